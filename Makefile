@@ -5,8 +5,11 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 # CI sets it to .ci/second-chance, which see.
 SECOND_CHANCE ?=
+# Images for containers often forbid bytecode. Each run of pytest, and each mesh that a test starts, would compile all
+# modules anew.
+export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help install demo picture docs demo-spark test test-long test-clients test-outside lint coverage fmt lock fuzz fuzz-guided bench bench-peers bench-spark bench-journal bench-check bench-document release clean
+.PHONY: help install demo picture docs demo-spark test test-long test-deep test-clients test-outside lint coverage fmt lock fuzz fuzz-guided bench bench-peers bench-spark bench-journal bench-check bench-document release clean
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## ?/\1\t/' | expand -t 14
 
@@ -31,17 +34,23 @@ demo-spark: install ## Spark lands a topic of two clusters beside a consumer, e.
 	$(BIN)/pip install --quiet --constraint requirements.lock --editable '.[dev,spark,deltalake]'
 	@$(BIN)/python -m mesh.demo.landing $(ARGS)
 
-test: install ## all tests but the long ones, two at a time; real brokers where Java 17 and Maven are
+test: install ## all tests but the long ones, three at a time; real brokers where Java 17 and Maven are
 	$(BIN)/pip install --quiet --constraint requirements.lock --editable '.[dev,spark,deltalake]'
 	$(BIN)/python -m tests.integration.jars
-	$(SECOND_CHANCE) $(BIN)/pytest -m "not long and not alone" -n 2 --dist loadfile $(ARGS)
+	$(BIN)/python -m tests.integration.class_archive
+	$(SECOND_CHANCE) $(BIN)/pytest -m "not long and not alone" -n 3 --dist loadfile $(ARGS)
 	$(SECOND_CHANCE) $(BIN)/pytest -m "not long and alone" $(ARGS)
 
 test-long: install ## the long tests, three at a time
 	$(BIN)/pip install --quiet --constraint requirements.lock --editable '.[dev,spark,deltalake,release]'
 	$(BIN)/python -m tests.clients.building
-	$(SECOND_CHANCE) $(BIN)/pytest -m "long and not alone and not outside" -n 3 --dist loadgroup $(ARGS)
+	$(SECOND_CHANCE) $(BIN)/pytest -m "long and not alone and not outside and not deep" -n 3 --dist loadgroup $(ARGS)
 	$(SECOND_CHANCE) $(BIN)/pytest -m "long and alone" $(ARGS)
+
+test-deep: install ## the long tests that CI has no time for, three at a time
+	$(BIN)/pip install --quiet --constraint requirements.lock --editable '.[dev,spark,deltalake]'
+	$(BIN)/python -m tests.clients.building
+	$(BIN)/pytest -m deep -n 3 --dist loadgroup $(ARGS)
 
 test-clients: install ## every client of docs/clients.md on real brokers, three tests at a time
 	$(BIN)/python -m tests.clients.building
@@ -50,7 +59,7 @@ test-clients: install ## every client of docs/clients.md on real brokers, three 
 test-outside: install ## kgo's and librdkafka's own tests through a mesh, as pool and as relay; the latter's with KAFKA_MESH_LIBRDKAFKA=FOLDER, where they are built
 	$(BIN)/pytest -m outside tests/outside $(ARGS)
 
-.PHONY: chaos soak lives
+.PHONY: chaos soak lives machines
 SECONDS ?= 60
 MINUTES ?= 0
 chaos: install ## kill and hang everything by the plan of a seed, e.g. make chaos SEED=7 SECONDS=60, or MINUTES=30 for the seeds that follow
@@ -60,12 +69,16 @@ chaos: install ## kill and hang everything by the plan of a seed, e.g. make chao
 lives: install ## random lives of a pool, its leases and its logs, against a model of the promises, e.g. make lives MINUTES=60 SEED=1
 	$(BIN)/python -m tests.pool.random_lives $(if $(SEED),--seed $(SEED)) --minutes $(if $(filter-out 0,$(MINUTES)),$(MINUTES),10)
 
+machines: install ## the state machines of the tests, each alone, with random seeds, e.g. make machines MINUTES=60
+	$(BIN)/python -m tests.random_machines --minutes $(if $(filter-out 0,$(MINUTES)),$(MINUTES),10)
+
 soak: install ## five million records past stuck members, with an eye on memory, e.g. make soak MINUTES=10
 	$(BIN)/python -m tests.chaos.soak --minutes $(if $(filter-out 0,$(MINUTES)),$(MINUTES),10)
 
-lint: install ## ruff, mypy --strict, import contracts, names that nobody uses
+lint: install ## ruff, mypy --strict, import contracts, names that nobody uses, the English of docs and docstrings
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/python -m tests.prose
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/vulture

@@ -12,14 +12,15 @@ from rich.console import Console
 
 from benchmarks import growth
 from benchmarks.bed import Bed, Engine
-from benchmarks.cases import CASES, NAMES, USUAL, Options, grow
+from benchmarks.cases import CASES, NAMES, USUAL, grow
 from benchmarks.curves import Curve
 from benchmarks.machine import describe
+from benchmarks.options import Options
 from benchmarks.report import Results, read, show
 from benchmarks.rounds import PROBLEMS, Series
 
 SHORT = 0.004
-"""The part of the records with `--short`."""
+"""The part of the records to use with `--short`."""
 
 
 def main(
@@ -58,7 +59,7 @@ def main(
 
 
 def run(names: Sequence[str], options: Options, out: Path, console: Console) -> Results:
-    """Measure these cases; each one is written as soon as it is done, beside what is there of others."""
+    """Measures these cases. Each result is written as soon as it exists, beside older results of others."""
     file, machine = out / "results.json", describe()
     done = Results()
 

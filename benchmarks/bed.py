@@ -1,4 +1,4 @@
-"""What is measured on: a broker with filled topics, and the targets in front of it."""
+"""The bed of a benchmark: a broker with filled topics, and the targets in front of it."""
 
 from __future__ import annotations
 
@@ -32,6 +32,7 @@ TOPICS = {
     for topic in (
         Topic("s100", 3_000_000, 100),
         Topic("s1k", 1_500_000, 1_000),
+        Topic("s100k", 12_000, 100_000),
         Topic("lz4-100", 3_000_000, 100, "lz4"),
         Topic("lz4-1k", 1_500_000, 1_000, "lz4"),
         Topic("zstd-100", 3_000_000, 100, "zstd"),
@@ -45,16 +46,18 @@ TOPICS = {
     )
 }
 LONG = Topic("long-60", 9_000_000, 1_000, partitions=60)
-"""What several consumers do not get through in seconds. It has to fit into the page cache."""
+"""More records than several consumers read in seconds. They must fit into the page cache."""
+LARGE, LARGE_RECORDS = 50_000, 600
+"""The size of large values, and the smaller number of them that suffices."""
 WORKERS = 2
-"""Processes in which interceptors run."""
+"""Processes of interceptors."""
 NEW = {"prefix": "new-", "cluster": "bench"}
-"""Topics that cases make for themselves."""
+"""Topics that cases create for themselves."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where a client is pointed at. pids: of what stands in front of the broker, whose CPU is its price."""
+    """An address for clients. pids: the processes in front of the broker, whose CPU is the target's cost."""
 
     name: str
     bootstrap_servers: str
@@ -62,21 +65,28 @@ class Target:
 
 
 class Bed:
-    """A broker with filled topics, and what stands in front of it. scale: 1 for the real thing; smaller ones check that
-    the benchmark works. beside: the program `kafka-mesh` of another version, which takes turns with this one."""
+    """A broker with filled topics, and the targets in front of it. scale: 1 for a full run; smaller ones only check the
+    benchmark. beside: the program `kafka-mesh` of another version, which takes turns with this one."""
 
     def __init__(self, folder: Path, scale: float = 1.0, beside: Path | None = None) -> None:
         self.folder = folder
         self._beside = beside
-        self._scale = scale
+        self.scale = scale
         self._children: list[ChildProcess] = []
         self._filled: dict[str, int] = {}
         self._numbers = itertools.count(1)
         self._kroxylicious: Target | None = None
-        prefer(os.getpid())  # and with it the clients, which are of this session
+        self.further: dict[str, Bed] = {}
+        """Further beds, by their difference; they are closed with this one."""
+        prefer(os.getpid())  # and with it the clients, which run in this session
+        self._begin()
+
+    def _begin(self) -> None:
+        """The broker, and the relay in front of it."""
+        folder = self.folder
         relayed, relay, twin_relayed, twin = (free_port() for _ in range(4))
         listeners = "PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}"
-        self.broker = KafkaCluster(
+        self.broker: KafkaCluster = KafkaCluster(
             "bench",
             kafka_jars(),
             folder / "broker",
@@ -87,8 +97,8 @@ class Bed:
                 "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT"
                 ",RELAYED:PLAINTEXT,TWIN:PLAINTEXT",
                 "inter.broker.listener.name": "PLAINTEXT",
-                # A share group's consumer learns its partitions by its second heartbeat: 5 s, unless it is sooner.
-                # Consumers that are started together are in the first generation of their group together.
+                # A share group's consumer learns its partitions from its second heartbeat: after 5 s by default.
+                # Consumers that start together are in the first generation of their group together.
                 "group.initial.rebalance.delay.ms": "400",
                 "log.cleaner.backoff.ms": "1000",
                 "group.share.min.heartbeat.interval.ms": "500",
@@ -108,8 +118,12 @@ class Bed:
         """How many a consumer gets of a topic that was filled."""
         return self._filled.get(topic.name) or self._count(topic)
 
+    def name(self) -> str:
+        """A new name for a topic."""
+        return f"new-{next(self._numbers)}"
+
     def group(self) -> str:
-        """A name that nobody used before."""
+        """A new name for a group."""
         return f"bench-{next(self._numbers)}"
 
     def fill(self, topic: Topic) -> None:
@@ -127,14 +141,17 @@ class Bed:
             yield found
 
     @contextmanager
-    def mesh(self, engine: Engine = "raw", journal: bool = False, program: Path | None = None) -> Iterator[Target]:
-        """kafka-mesh with everything on that a user has on; it serves when this returns. journal: it keeps one, too.
-        program: that of another version."""
+    def mesh(
+        self, engine: Engine = "raw", journal: bool = False, program: Path | None = None, nodes: int = 1
+    ) -> Iterator[Target]:
+        """kafka-mesh with all usual features; it serves when this returns. journal: it keeps one, too. program: that of
+        another version. nodes: the number of nodes that lead partitions."""
         port = free_port()
-        child = self.start_mesh(engine, port, journal, program or KAFKA_MESH)
+        child = self.start_mesh(engine, port, journal, program or KAFKA_MESH, nodes)
         more = f"{', journal' if journal else ''}{', beside' if program is not None else ''}"
+        more += f", {nodes} nodes" if nodes > 1 else ""
         try:
-            eventually("the mesh serves", lambda: "clients are served" in child.log_tail(), timeout=60)
+            eventually("the mesh serves", lambda: "serving clients" in child.log_tail(), timeout=60)
             yield Target(f"mesh, {engine}{more}", f"127.0.0.1:{port}", (child.pid,))
         finally:
             child.kill()
@@ -207,15 +224,18 @@ class Bed:
         router: dict[str, object] | None = None,
         other: str = "",
         interceptors: Sequence[dict[str, object]] = (),
+        shown: object = None,
     ) -> Iterator[Target]:
-        """kafka-mesh with true offsets; it serves when this returns. other: where the second cluster of `router` is."""
-        port, nodes = free_port(), free_ports(2)
+        """kafka-mesh with true offsets; it serves when this returns. other: where the second cluster of `router` is.
+        shown: the nodes that clients see; None: as many as there are here."""
+        port, ports = free_port(), free_ports(2)
         ids: object = [1] if router is None else {"bench": [1], "other": [1]}
+        nodes = {"ports": f"{ports[0]}-{ports[-1]}", "ids": ids}
         clusters = [{"name": "bench", "bootstrap_servers": self.broker.bootstrap_servers}]
         virtual_cluster = {
             "name": "bench",
             "listen": f"127.0.0.1:{port}",
-            "nodes": {"ports": f"{nodes[0]}-{nodes[-1]}", "ids": ids},
+            "nodes": shown or nodes,
             "interceptors": [each["name"] for each in interceptors],
             "target": target,
         }
@@ -233,19 +253,25 @@ class Bed:
         file.write_text(yaml.safe_dump(configuration))
         mesh = self._start(f"relay-{port}", [KAFKA_MESH, "run", file])
         try:
-            eventually(f"{name} serves", lambda: "clients are served" in mesh.log_tail(), timeout=60)
+            eventually(f"{name} serves", lambda: "serving clients" in mesh.log_tail(), timeout=60)
             workers = WORKERS if any("isolation" in each for each in interceptors) else 0
             eventually("its workers", lambda: len(children_of(mesh.pid)) == workers, timeout=60)
             yield Target(name, f"127.0.0.1:{port}", (mesh.pid, *children_of(mesh.pid)))
         finally:
             mesh.kill()
 
-    def start_mesh(self, engine: Engine, port: int, journal: bool = False, program: Path = KAFKA_MESH) -> ChildProcess:
+    def start_mesh(
+        self, engine: Engine, port: int, journal: bool = False, program: Path = KAFKA_MESH, nodes: int = 1
+    ) -> ChildProcess:
         """A process that is about to serve on `port`."""
         topics = [{"name": name, "from": [{"cluster": "bench", "topic": name}]} for name in (*TOPICS, LONG.name)]
-        target = {"pool": {"topics": [*topics, NEW], "groups": ["*"], "max_pools": 1_000}}
+        share = {"auto_offset_reset": "earliest"}
+        target = {"pool": {"topics": [*topics, NEW], "groups": ["*"], "max_pools": 1_000, "share": share}}
         cluster = {"name": "bench", "bootstrap_servers": self.broker.bootstrap_servers, "engine": engine}
-        listener = {"listen": f"127.0.0.1:{port}", "coordinator": f"127.0.0.1:{free_port()}"}
+        listener: dict[str, object] = {"listen": f"127.0.0.1:{port}", "coordinator": f"127.0.0.1:{free_port()}"}
+        if nodes > 1:
+            further = free_ports(nodes - 1)
+            listener["nodes"] = {"ports": f"{further[0]}-{further[-1]}"}
         kept = {"journal": {"cluster": "bench", "topic": "kafka-mesh.journal", "create": True}} if journal else {}
         configuration = {
             **kept,
@@ -268,14 +294,16 @@ class Bed:
         return self._kroxylicious
 
     def new_topic(self, *targets: Target, partitions: int = 6) -> str:
-        """An empty one that every target offers when this returns: the mesh looks for new ones when it is asked."""
-        name = f"new-{next(self._numbers)}"
+        """An empty topic that every target offers when this returns: the mesh refreshes its topics on request."""
+        name = self.name()
         self.broker.create_topic(name, partitions)
         for target in targets:
             eventually(f"{target.name} offers {name}", lambda target=target: _offers(target, name, partitions))  # type: ignore[misc]
         return name
 
     def close(self) -> None:
+        for bed in self.further.values():
+            bed.close()
         for child in self._children:
             child.kill()
         self.broker.kill()
@@ -283,7 +311,8 @@ class Bed:
 
     def _count(self, topic: Topic) -> int:
         """How many are produced to it."""
-        return max(int(topic.records * self._scale), 2_000 * topic.partitions)
+        least = 2_000 * topic.partitions if topic.size < LARGE else LARGE_RECORDS
+        return max(int(topic.records * self.scale), least)
 
     def _start(self, name: str, command: list[str | Path]) -> ChildProcess:
         child = ChildProcess(command, log=self.folder / f"{name}.log")

@@ -2,43 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
-from pathlib import Path
 
-from benchmarks import catching_up, commits, growth, idle, latency, parked, producing, starts, throughput
+from benchmarks import (
+    catching_up,
+    commits,
+    growth,
+    idle,
+    latency,
+    parked,
+    producing,
+    share_groups,
+    starts,
+    throughput,
+)
 from benchmarks.bed import LONG, TOPICS, Bed, Engine, Target
 from benchmarks.clients import Client
 from benchmarks.curves import Curve
 from benchmarks.machine import LoadMeter
+from benchmarks.one_node import one_node_cases
+from benchmarks.options import Case, Options
 from benchmarks.rounds import PROBLEMS, Measure, Measured, Series, interleave
 
 CLIENTS: tuple[Client, ...] = ("kcat", "java", "confluent", "aiokafka")
 RELAYED_CLIENTS: tuple[Client, ...] = ("kcat", "java", "confluent")
 PRODUCERS: tuple[producing.Producer, ...] = ("java", "confluent")
 IDLE_CLIENTS = 2_000
-PRODUCED_BYTES = 200_000_000
-"""In a run, of records of 1 KB; as many bytes of smaller ones take longer."""
 SHARED = ("s100-60", "s1k-60")
-"""Of several consumers: so many partitions are the same share for each when they are split."""
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """What a case is measured with. scale: of the usual number of records. short: only checks that the benchmark works.
-    peers: Kroxylicious too. say: where progress is told. beside: the program of another version."""
-
-    rounds: int
-    engines: tuple[Engine, ...]
-    scale: float
-    short: bool
-    peers: bool
-    say: Callable[[str], None]
-    beside: Path | None = None
-
-
-Case = Callable[[Bed, Options], list[Series]]
+"""Topics for several consumers: their partitions divide evenly."""
 
 
 def grow(name: str, options: Options) -> Curve:
@@ -62,6 +54,8 @@ def _cases() -> Iterator[tuple[str, Case]]:
         yield name, _consumers(name, "confluent", topic, 1, ("raw", "librdkafka"))
         yield f"scale-out-{topic}", _scale_out(f"scale-out-{topic}", f"{topic}-60")
         yield f"journal-{topic}", _journal(f"journal-{topic}", topic)
+        yield f"share-{topic}", _share_groups(f"share-{topic}", topic, 1)
+        yield f"share-x4-{topic}", _share_groups(f"share-x4-{topic}", topic, 4)
     yield from _relay_cases()
     for rate in (100, 5_000):
         yield f"latency-{rate}", _latency(rate)
@@ -88,6 +82,7 @@ def _relay_cases() -> Iterator[tuple[str, Case]]:
     for relayed in RELAYED_CLIENTS:
         for topic in ("s100", "s1k"):
             yield f"union-{relayed}-{topic}", _united(f"union-{relayed}-{topic}", relayed, topic)
+    yield from one_node_cases()
     for topic in ("s100", "s1k", "lz4-1k"):
         yield f"interceptors-{topic}", _intercepted(f"interceptors-{topic}", topic)
     yield "relay-latency", _relay_latency
@@ -99,6 +94,18 @@ def _consumers(name: str, client: Client, topic: str, count: int, engines: tuple
         chosen = engines or options.engines
         with throughput.consumers(bed, client, TOPICS[topic], count, chosen, options.peers) as measures:
             return [interleave(Series(name, "records/s"), measures, options.rounds, options.say)]
+
+    return case
+
+
+def _share_groups(name: str, topic: str, consumers: int) -> Case:
+    def case(bed: Bed, options: Options) -> list[Series]:
+        with share_groups.share_groups(bed, TOPICS[topic], options.engines, consumers) as measures:
+            rates = interleave(Series(name, "records/s"), measures, options.rounds, options.say)
+        broker = Series(f"{name} broker", "CPU s / million records of the broker")
+        for run in rates.runs:
+            broker.add(run.round, run.target, Measured(run.measured.second), run.foreign)
+        return [rates, broker]
 
     return case
 
@@ -117,17 +124,13 @@ def _produced(name: str, producer: producing.Producer, size: int, acks: str) -> 
     """A producer through relays."""
 
     def case(bed: Bed, options: Options) -> list[Series]:
-        count = max(int(PRODUCED_BYTES / size * options.scale), 10_000)
+        count = max(int(producing.PRODUCED_BYTES / size * options.scale), 10_000)
         with bed.relays() as relays:
             targets = [bed.direct, bed.relay, *relays, *([bed.kroxylicious()] if options.peers else [])]
-            measures = {target.name: _producing(bed, target, producer, size, acks, count) for target in targets}
+            measures = {target.name: producing.at(bed, target, producer, size, acks, count) for target in targets}
             return [interleave(Series(name, "records/s"), measures, options.rounds, options.say)]
 
     return case
-
-
-def _producing(bed: Bed, target: Target, producer: producing.Producer, size: int, acks: str, count: int) -> Measure:
-    return lambda: producing.measure(bed, target, producer, size, acks, count)
 
 
 def _united(name: str, client: Client, topic: str) -> Case:
@@ -154,10 +157,10 @@ def _produced_to_union(name: str, producer: producing.Producer) -> Case:
     """A producer through the same."""
 
     def case(bed: Bed, options: Options) -> list[Series]:
-        count = max(int(PRODUCED_BYTES / 1_000 * options.scale), 10_000)
+        count = max(int(producing.PRODUCED_BYTES / 1_000 * options.scale), 10_000)
         with bed.union() as targets:
             measures = {
-                target.name: _producing(bed, target, producer, 1_000, "all", count)
+                target.name: producing.at(bed, target, producer, 1_000, "all", count)
                 for target in (bed.direct, bed.relay, *targets)
             }
             return [interleave(Series(name, "records/s"), measures, options.rounds, options.say)]
@@ -228,7 +231,7 @@ def _steady(bed: Bed, options: Options) -> list[Series]:
 
 
 def _late_joiner(bed: Bed, options: Options) -> list[Series]:
-    """Seconds until those who join one that catches up have half of their part, and all of it."""
+    """Seconds until consumers that join a catch-up have half of their part, and all of it."""
     bed.fill(LONG)
     half, whole = Series("late-joiner half", "s"), Series("late-joiner whole", "s")
 
@@ -299,7 +302,7 @@ def _parked(consumers: int) -> Case:
 
 
 def _commits(bed: Bed, options: Options) -> list[Series]:
-    """Of a consumer that waits for the commit of each record."""
+    """The rate of a consumer that waits for the commit of each record."""
     count = 100 if options.short else int(commits.RECORDS * options.scale)
     with ExitStack() as stack:
         targets = [bed.direct, bed.relay, *stack.enter_context(bed.meshes(options.engines))]

@@ -1,6 +1,6 @@
-"""Several consumers that catch up on a long topic: their rate once each has committed, and those who join later.
+"""Several consumers that catch up on a long topic: their rate after their first commits, and late joiners.
 
-All of them commit every second, or the five seconds before the first commit would be most of what is measured.
+All of them commit every second. Otherwise the five seconds before the first commit would be most of the result.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from benchmarks.bed import Bed, Target
 from benchmarks.clients import (
     RESTLESS,
     SHARING,
+    SHARING_FEW,
     PythonClient,
     Samples,
     java_command,
@@ -34,16 +35,16 @@ EVERY_SECOND = {"auto.commit.interval.ms": "1000"}
 SETTLED = 2.0
 """Seconds after which each of them has committed once and knows it."""
 STEADY = 4.0
-"""Seconds that are measured from then on, if the topic lasts."""
+"""Measured seconds from then on, if the topic lasts."""
 ALONE = 2.0
 """Seconds for which one reads before the others join."""
 WATCHED = 8.0
-"""Seconds for which they are watched from then on."""
+"""Seconds of observation from then on."""
 OVER = 0.5
-"""Seconds over which a joiner has to have its part."""
+"""Seconds over which a joiner must have its part."""
 STEP = 0.05
 HALF, WHOLE = 0.5, 0.9
-"""Parts of an equal part; no group divides a moment's records to the last one."""
+"""Parts of an equal share; no group divides a moment's records exactly."""
 
 
 @dataclass(slots=True)
@@ -84,7 +85,7 @@ def steady(bed: Bed, target: Target, topic: Topic, short: bool) -> Measured:
     group, clients = bed.group(), []
     with ExitStack() as stack:
         for _ in range(CONSUMERS):
-            clients.append(_consumer(bed, target, topic, group))
+            clients.append(_consumer(bed, target, topic, group, is_modest=short))
             stack.callback(clients[-1].end)
         for client in clients:
             client.until("ready")
@@ -101,7 +102,7 @@ def steady(bed: Bed, target: Target, topic: Topic, short: bool) -> Measured:
     begin = max(each[0][0] for each in reports) + settled
     end = min(each[-1][0] for each in reports)
     if end <= begin:
-        if not short:  # where each takes all that it takes at once
+        if not short:  # where each takes all its records at once
             raise RuntimeError(f"the topic was over {begin - end:.1f} s before it was to be measured")
         begin, end = min(each[0][0] for each in reports), max(each[-1][0] for each in reports)
     records = round(sum(so_far(each, end) - so_far(each, begin) for each in reports))
@@ -161,10 +162,12 @@ def until(part: float, joiner: Samples, since: float, everybody: Sequence[Sample
     raise AssertionError("steps do not end")
 
 
-def _consumer(bed: Bed, target: Target, topic: Topic, group: str, *more: str) -> PythonClient:
-    """That takes what it can get until it is told that it is enough."""
-    properties = json.dumps({**SHARING, **RESTLESS, **EVERY_SECOND})
-    arguments = (target.bootstrap_servers, group, topic.name, str(bed.records(topic)), properties)
+def _consumer(bed: Bed, target: Target, topic: Topic, group: str, *more: str, is_modest: bool = False) -> PythonClient:
+    """A consumer that takes all it can until it is told to stop. A modest one takes half of its equal part at most: on
+    a short topic none stays empty because others began a second earlier."""
+    count = bed.records(topic) // (2 * CONSUMERS) if is_modest else bed.records(topic)
+    properties = json.dumps({**(SHARING_FEW if is_modest else SHARING), **RESTLESS, **EVERY_SECOND})
+    arguments = (target.bootstrap_servers, group, topic.name, str(count), properties)
     return PythonClient("benchmarks.confluent_consumer", *arguments, *more)
 
 
@@ -178,11 +181,12 @@ class _Java:
         self._reader.start()
 
     def end(self) -> Samples:
-        """Kill it, if it runs. What it has received, in monotonic seconds."""
+        """Kills it, if it runs. Returns what it has received, in monotonic seconds."""
         self._process.kill()
         self._process.wait()
         self._reader.join()
-        offset, table = time.monotonic() - time.time(), "".join(self._lines)
+        whole = [line for line in self._lines if line.endswith("\n")]  # the last one may be cut
+        offset, table = time.monotonic() - time.time(), "".join(whole)
         rows = progress(table) if table.count("\n") > 1 else []
         return [(moment + offset, records) for moment, records in rows]
 

@@ -1,7 +1,7 @@
-"""Unmodified clients, and how fast they are.
+"""Unmodified clients and their rates.
 
-A rate is that between the first records and the last: what a group takes to form is another case (`starts`). Of several
-consumers, that of the time when all of them receive. Who does not get what it was to get fails the run.
+A rate is that between the first records and the last; the forming of a group is another case (`starts`). For several
+consumers it is the rate while all of them receive. A client that misses records fails the run.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ from benchmarks.filling import Topic
 
 Result = TypeVar("Result")
 EAGER = {"queued.min.messages": "1000000"}
-"""For librdkafka's clients that are alone. By default one that has 100,000 records in its queue rests for a second
-(fetch.queue.backoff.ms): at 100 bytes a tenth of what it can take, and all that is measured is that rest."""
+"""For a single librdkafka client. By default it rests for a second when its queue has 100,000 records
+(fetch.queue.backoff.ms). At 100 bytes that costs nine tenths of its rate, and only the rest would be measured."""
 SHARING = {"queued.min.messages": "20000"}
-"""For several of them: an eager one would hoard what the others are to have."""
+"""For several of them: an eager one would take the others' records."""
 SHARING_FEW = {"queued.min.messages": "2000", "fetch.max.bytes": "1000000"}
-"""For several of them that share fewer records than `FEW`: three would have all of them in their queues, and hold them
-until they end, when the fourth begins a few seconds late."""
+"""For several of them that share fewer records than `FEW`: three would take all into their queues, and hold them until
+they end, when the fourth starts a few seconds late."""
 RESTLESS = {"fetch.queue.backoff.ms": "20"}
-"""For several of them whose librdkafka has it (2.2 and later; kcat's may not). Without it they rest for a second after
-each answer that fills their queues, and what is measured is how much an answer holds."""
+"""For several of them whose librdkafka supports it (2.2 and later; kcat's may not). Without it they rest for a second
+after each answer that fills their queues, and only the size of answers would be measured."""
 PATIENCE = 110.0
 """Seconds. A run that takes longer is a failure, not a slow one."""
 Client = Literal["kcat", "java", "confluent", "aiokafka", "share"]
 PART = 0.6
-"""What several consumers take of a topic together: the partitions, and so the records, are not quite the same many; and
-those who are through keep what they had asked for beyond that, tens of thousands of small records each."""
+"""The part of a topic that several consumers must receive. Partitions and records do not divide evenly, and finished
+consumers keep tens of thousands of small records in their queues."""
 PART_OF_FEW = 0.25
-"""The same of a topic with fewer records than `FEW`, of which such queues may hold the most."""
+"""The same for a topic with fewer records than `FEW`, most of which may be in such queues."""
 FEW = 200_000
 RESOLUTION = 0.02
-"""Seconds between two samples: what came within one took no longer."""
+"""Seconds between two samples; shorter times count as one sample."""
 Samples: TypeAlias = Sequence[Sequence[float]]
 """(seconds, records so far), ascending."""
 
@@ -124,9 +124,10 @@ class PythonClient:
         self._watchdog.start()
 
     def until(self, line: str) -> None:
-        """Returns when it has said that."""
-        while self.read() != line:
-            pass
+        """Returns when it has said that; RuntimeError when it reports in its stead: it had no record, or too few."""
+        while (said := self.read()) != line:
+            if said.startswith("["):
+                raise RuntimeError(f"{self._name} reports {said[:100]} instead of {line!r}")
 
     def read(self) -> str:
         """The next line it says; RuntimeError when it has ended."""
@@ -148,7 +149,7 @@ class PythonClient:
         self._process.communicate()
 
     def end(self) -> None:
-        """Tell it by the end of its input, and wait."""
+        """Closes its input, and waits for its end."""
         self._watchdog.cancel()
         with suppress(subprocess.TimeoutExpired):
             self._process.communicate(timeout=15)
@@ -170,7 +171,7 @@ def _python(commands: Sequence[tuple[str, ...]], count: int) -> Consumed:
 
 
 def report_of(client: PythonClient) -> Samples:
-    """What it says that it received."""
+    """The progress in its output."""
     while (line := client.read()) in ("ready", "first"):
         pass
     samples: Samples = json.loads(line)
@@ -181,7 +182,7 @@ def report_of(client: PythonClient) -> Samples:
 
 
 def _kcat_command(target: Target, topic: Topic, group: str, count: int, properties: Mapping[str, str]) -> list[str]:
-    """It writes a byte for each record, so that the first are seen, and all are counted."""
+    """kcat's command line. It writes a byte for each record, so that the first are seen, and all are counted."""
     all_properties = {**properties, "auto.offset.reset": "earliest"}
     options = [part for name, value in all_properties.items() for part in ("-X", f"{name}={value}")]
     output = ("-f", ".", "-c", str(count))
@@ -237,7 +238,7 @@ def _tool(bed: Bed, name: str, target: Target, topic: Topic, group: str, count: 
 
 
 def _begin_at_the_earliest(bed: Bed, group: str) -> None:
-    """A share group begins at the latest unless it is told otherwise."""
+    """Makes a share group begin at the earliest; the default is the latest."""
     entity = ("--alter", "--entity-type", "groups", "--entity-name", group)
     earliest = ("--add-config", "share.auto.offset.reset=earliest")
     address = ("--bootstrap-server", bed.broker.bootstrap_servers)
@@ -246,7 +247,7 @@ def _begin_at_the_earliest(bed: Bed, group: str) -> None:
 
 def _performance(commands: Sequence[Sequence[str]], count: int) -> Consumed:
     samples = _together([lambda command=command: _run_tool(command) for command in commands])  # type: ignore[misc]
-    # What came after the last line of the table was received as well, or the tool would have warned.
+    # Records after the last line of the table came as well; otherwise the tool would have warned.
     return Consumed(count * len(samples), rate_of(samples))
 
 
@@ -263,7 +264,7 @@ def progress(output: str) -> Samples:
     names = [name.strip() for name in lines[0]] if lines else []
     if "data.consumed.in.nMsg" not in names:
         raise RuntimeError(f"not a table of intervals:\n{output}")
-    # The tool for share groups prints where an interval begins, too.
+    # The tool for share groups prints the start of an interval, too.
     moment, column = int(names[0] == "start.time"), names.index("data.consumed.in.nMsg")
     rows = [(datetime.fromisoformat(line[moment]).timestamp(), int(line[column])) for line in lines[1:]]
     rows = [row for row in rows if row[1]]
@@ -273,6 +274,6 @@ def progress(output: str) -> Samples:
 
 
 def _together(tasks: Sequence[Callable[[], Result]]) -> list[Result]:
-    """What each returns, run at the same time."""
+    """The results of tasks that run at the same time."""
     with ThreadPoolExecutor(max_workers=len(tasks)) as threads:
         return [each.result() for each in [threads.submit(task) for task in tasks]]

@@ -1,6 +1,6 @@
-"""How many records a second a consumer takes that commits each of them and waits for the answer before the next.
+"""The rate of a consumer that commits each record and waits for the answer.
 
-So what is measured is a round trip: client, mesh, the upstream group's coordinator, and back.
+So it measures a round trip: client, mesh, the upstream group's coordinator, and back.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from benchmarks.rounds import Measured
 
 RECORDS = 3_000
 WARM_UP = 50
-"""Records that are not counted: a mesh learns from them that this member commits."""
+"""Uncounted records, from which a mesh learns that this member commits."""
 
 
 def measure(bed: Bed, target: Target, count: int) -> Measured:
@@ -35,7 +35,7 @@ def measure(bed: Bed, target: Target, count: int) -> Measured:
 
 
 def consume(address: str, group: str, topic: str, count: int) -> float:
-    """Seconds for so many records, from one answer to a commit to the last one."""
+    """Seconds for this many records, from one commit answer to the last one."""
     consumer = Consumer(
         {
             "bootstrap.servers": address,

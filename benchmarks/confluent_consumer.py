@@ -64,7 +64,7 @@ class Gate:
         self._opened.wait()
 
     def wait_for_end(self) -> None:
-        """Of the input."""
+        """Waits for the end of the input."""
         self._thread.join()
 
     def _wait(self) -> None:
@@ -97,7 +97,7 @@ def run(address: str, group: str, topic: str, count: int, properties: dict[str, 
             if not receipts.records:
                 say("first")
             receipts.add(len(messages))
-    consumer.pause(consumer.assignment())  # or its queue would take what others are still to have
+    consumer.pause(consumer.assignment())  # otherwise its queue would take records that others still need
     say(json.dumps(receipts.all()))
     gate.wait_for_end()
     consumer.close()

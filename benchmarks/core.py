@@ -21,7 +21,7 @@ from mesh.pool.groups.membership import JoinRequest, SyncRequest
 from mesh.pool.intake.intake import Assignment
 from mesh.pool.pool import Pool
 from mesh.pool.state.fetch import FetchParameters, FetchResult, RequestedPartition
-from mesh.records.batch import Batch
+from mesh.records.batch import RecordBatch
 from mesh.records.encode import encode_batch
 from mesh.records.spans import ClusterName, CommitPosition, TopicName, UpstreamPartition
 from mesh.wire.errors import ErrorCode
@@ -34,7 +34,7 @@ PLENTY = 1 << 31
 
 @dataclass(slots=True, eq=False)
 class Consumer:
-    """A member, and where it stands in each partition that it asks for."""
+    """A member, with its position in each partition that it asks for."""
 
     group: GroupId
     connection: ConnectionId
@@ -65,14 +65,14 @@ class Core:
         self._fetching: dict[object, tuple[Consumer, list[int]]] = {}
         self._ends: dict[tuple[GroupId, int], int] = {}
         self.idle: list[Consumer] = []
-        """Whose Fetch was answered with records since this was last emptied."""
+        """Consumers whose Fetch was answered with records since the list was last emptied."""
         self._template = bytes(encode_batch(0, [(0, 0, None, bytes(90), None)]).data)
         self.do(self.cluster.topics_changed(CLUSTER, {TOPIC: partitions}, self.now))
 
     # Clients
 
     def join(self, group: GroupId, count: int) -> list[Consumer]:
-        """New members, each with a connection of its own."""
+        """New members, each with its own connection."""
         asked = [(self._connect(), next(self._numbers)) for _ in range(count)]
         for connection, ticket in asked:
             request = JoinRequest(
@@ -113,9 +113,10 @@ class Core:
         return client
 
     def leave(self, client: Consumer) -> None:
-        """It leaves its group, and its connection closes."""
+        """Makes it leave its group, and closes its connection."""
         ticket = next(self._numbers)
-        self.do(self.cluster.groups.leave(ticket, client.group, ((client.member_id, None),), self.now))
+        members = ((client.member_id, None),)
+        self.do(self.cluster.groups.leave(client.connection, ticket, client.group, members, self.now))
         self._answers.pop(ticket)
         self.do(self.cluster.disconnected(client.connection, self.now))
 
@@ -134,7 +135,7 @@ class Core:
         self.do(self.cluster.fetch(client.connection, "", ticket, request, self.now))
 
     def commit(self, client: Consumer, partition: int, offset: int | None = None) -> None:
-        """What it was sent of a partition, or what lies below `offset`."""
+        """Commits what it was sent of a partition, or everything below `offset`."""
         ticket = next(self._numbers)
         positions = [(TOPIC, partition, client.positions[partition] if offset is None else offset)]
         identity = (client.group, client.member_id, None, client.generation)
@@ -155,7 +156,7 @@ class Core:
         begin = self._ends.get((group, partition), 0)
         self._ends[group, partition] = begin + batches
         data = self._template.ljust(size)
-        come = [Batch(bytearray(data), each, each, each, 1) for each in range(begin, begin + batches)]
+        come = [RecordBatch(bytearray(data), each, each, each, 1) for each in range(begin, begin + batches)]
         self._upstream(group, lambda pool: pool.intake.received(self.source(partition), come, self.now))
 
     def source(self, partition: int) -> UpstreamPartition:

@@ -1,4 +1,4 @@
-"""What a unit of work costs while something grows, as a curve that should be flat or rise with the logarithm."""
+"""The cost of a unit of work while something grows, as a curve that should be flat or rise with the logarithm."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import statistics
 from dataclasses import dataclass, field
 
 ALLOWED = 1.35
-"""How much more a unit may cost for each tenfold growth: what trees and caches take, and nothing that walks a list."""
+"""The allowed growth of a unit's cost for each tenfold growth: room for trees and caches, not for a walk over a
+list."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +25,7 @@ class Point:
 
 @dataclass(slots=True)
 class Curve:
-    """case: what grows. unit: of its size. work: what is done once for each cost."""
+    """A curve of costs. case: what grows. unit: of its size. work: the work of each cost."""
 
     case: str
     unit: str
@@ -33,7 +34,7 @@ class Curve:
 
     @property
     def growth(self) -> float:
-        """By how much a unit costs more at the end than at the beginning."""
+        """The factor by which a unit costs more at the end than at the beginning."""
         return self.points[-1].median / self.points[0].median
 
     @property

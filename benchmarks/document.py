@@ -1,6 +1,6 @@
-"""`python -m benchmarks.document`: what was measured goes into docs/performance.md, so that the two cannot disagree.
+"""`python -m benchmarks.document`: writes the results into docs/performance.md, so that page and results agree.
 
-The results lie beside it in docs/performance/, with their pictures.
+The results are in docs/performance/, with their pictures.
 """
 
 from __future__ import annotations
@@ -22,13 +22,23 @@ DOCS = Path(__file__).parents[1] / "docs"
 PAGE = DOCS / "performance.md"
 FOLDER = DOCS / "performance"
 BEGIN, END = "<!-- measured: written by `make bench-document` -->", "<!-- end of what was measured -->"
+_GOALS = """\
+### Goals
+
+A goal has a bound that the mesh must reach (`at least`), and a better value (`aim`). For times, CPU and memory less is
+better. `reached` says `aim`, `yes` for the bound, or `no`. Rows without a bound have no goal."""
+_CASES = """\
+### Each case
+
+Figures are medians of the rounds, with the least and the most of them in brackets. A ratio compares two runs of the
+same round. CPU and memory are those of the target; for `direct`, those of the broker."""
 
 
 def render(results: Results) -> str:
     """Everything between the two marks."""
-    parts = [_machines(results), _disturbance(results), "### What is to be reached", _goals(results)]
+    parts = [_machines(results), _disturbance(results), _GOALS, _goals(results)]
     if results.series:
-        parts.append("### Each case\n\nMedian, least and most of the rounds; ratios are of the same round.")
+        parts.append(_CASES)
     if any(series.unit == "records/s" for series in results.series):
         parts.append("![throughput, ratios to direct consumption](performance/ratios.png)")
     for series in results.series:
@@ -41,12 +51,12 @@ def render(results: Results) -> str:
             *failures,
         ]
     if results.curves:
-        parts += ["### What grows", _curves(results.curves), "![costs by size](performance/growth.png)"]
+        parts += ["### Growth", _curves(results.curves), "![costs by size](performance/growth.png)"]
     return "\n\n".join(part for part in parts if part)
 
 
 def put_into(page: str, measured: str) -> str:
-    """The page with what stands between the marks replaced."""
+    """The page with new text between the marks."""
     head, _, rest = page.partition(BEGIN)
     _, _, tail = rest.partition(END)
     return f"{head}{BEGIN}\n\n{measured}\n\n{END}{tail}"
@@ -62,9 +72,10 @@ def _machines(results: Results) -> str:
         lines[f"{machine['processor']}, {machine['memory']}, {machine['system']}; {'; '.join(facts)}"] = None
     dates = sorted({machine["date"] for machine in results.machine.values()})
     if not dates:
-        return "Nothing was measured yet."
-    when = dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"
-    return f"Measured {when} on\n\n" + "\n".join(f"* {line}" for line in lines)
+        return "Nothing has been measured yet."
+    when = f"on {dates[0]}" if len(dates) == 1 else f"from {dates[0]} to {dates[-1]}"
+    machines = "this machine" if len(lines) == 1 else "these machines"
+    return f"Measured {when} on {machines}:\n\n" + "\n".join(f"* {line}" for line in lines)
 
 
 def _disturbance(results: Results) -> str:
@@ -74,17 +85,15 @@ def _disturbance(results: Results) -> str:
         return ""
     foreign = [run.foreign for run in runs]
     repeated = sum(run.repeated for run in runs)
-    text = f"Others used {statistics.median(foreign):.2f} cores meanwhile (median of {len(runs)} runs; at most "
-    return f"{text}{max(foreign):.2f}); {repeated} runs were made once more for that."
+    text = f"Other programs used {statistics.median(foreign):.2f} cores meanwhile (median of {len(runs)} runs; at most "
+    return f"{text}{max(foreign):.2f}). Runs repeated because of that: {repeated}."
 
 
 def _goals(results: Results) -> str:
     rows = [goal.row(results) for goal in GOALS]
-    table = _table(("case", "at least", "aim", "measured", "reached", "a TCP relay has"), rows)
+    table = _table(("case", "at least", "aim", "measured", "reached", "TCP relay"), rows)
     missing = sum(row[3] == NOT_MEASURED for row in rows)
-    note = (
-        f"{missing} of these {len(rows)} were not measured since the benchmark has its present form: no claim is made."
-    )
+    note = f"There is no claim about {missing} of these {len(rows)}: the present benchmark has not measured them."
     return f"{table}\n\n{note}" if missing else table
 
 
@@ -96,7 +105,7 @@ def _curves(curves: Sequence[Curve]) -> str:
         rows.append(
             [curve.case.removeprefix("growth-"), curve.work, curve.unit, costs, f"x {curve.growth:.2f}, {verdict}"]
         )
-    return _table(("what grows", "unit of work", "size of", "CPU us of a unit, by size", "from first to last"), rows)
+    return _table(("what grows", "unit of work", "size in", "CPU us of a unit, by size", "from first to last"), rows)
 
 
 def _table(columns: Iterable[str], rows: Iterable[Sequence[str]]) -> str:
@@ -109,7 +118,7 @@ def main(
     results: Annotated[Path, typer.Option("--from", help="The folder that `make bench` wrote.")] = Path("build/bench"),
     again: Annotated[bool, typer.Option(help="Only write the page again, from what is in docs/performance.")] = False,
 ) -> None:
-    """Take over what was measured, and write docs/performance.md."""
+    """Takes the results over, and writes docs/performance.md."""
     if not again:
         FOLDER.mkdir(exist_ok=True)
         for file in FOLDER.glob("*.png"):

@@ -42,7 +42,7 @@ class Topic:
 
 
 def fill(broker: KafkaCluster, topic: Topic, count: int) -> int:
-    """Make a topic with so many records; returns how many of them a consumer gets."""
+    """Makes a topic with this many records; returns how many of them a consumer gets."""
     broker.create_topic(topic.name, topic.partitions, _COMPACTED if topic.kind == "compacted" else None)
     generator = random.Random(1)
     values = [_value(generator, topic, number) for number in range(1_000)]
@@ -102,7 +102,7 @@ def _produce_transactions(broker: KafkaCluster, topic: Topic, count: int, values
 
 def _compacted(broker: KafkaCluster, topic: Topic, produced: int) -> int:
     """How many records are left when the cleaner has been everywhere but in the last segments."""
-    time.sleep(1.5)  # a segment is over after a second, when something is appended
+    time.sleep(1.5)  # a segment ends after a second, at the next append
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
     for partition in range(topic.partitions):
         producer.produce(topic.name, b"", b"end", partition=partition)
@@ -140,7 +140,7 @@ def _records(broker: KafkaCluster, topic: Topic) -> Iterator[None]:
 def _value(generator: random.Random, topic: Topic, number: int) -> bytes:
     if topic.codec == "none":
         return generator.randbytes(topic.size)
-    # Words at random, as in logs: about half their size when compressed.
+    # Random words, as in logs: about half their size when compressed.
     words = " ".join(generator.choice(_WORDS) for _ in range(topic.size // 4))
     return json.dumps({"order": number, "note": words})[: topic.size].encode()
 

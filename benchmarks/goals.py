@@ -1,4 +1,4 @@
-"""What is to be reached, and what was measured of it: the first table of docs/performance.md."""
+"""Goals and results: the first table of docs/performance.md."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SIZES = {"100 B": "s100", "1 KB": "s1k"}
 CLIENTS = {"java": "Java", "confluent": "confluent-kafka", "kcat": "kcat"}
 
 Measure = Callable[[Results], float | None]
-"""None where the case was not measured."""
+"""Returns None if the case was not measured."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ _BACKLOGS = (BATCH, 1 << 20, 10 << 20, 100 << 20)
 _SPANS = (2, 1_000, 30_000, 1_000_000)
 STRETCHES = 9
 FIRST_TIMES = 5
-"""Units that are done and not counted: a step now and then does what was put off until then."""
+"""Uncounted first units: some steps do work that was put off."""
 
 Work = Callable[[], None]
 
@@ -50,7 +50,7 @@ def measure(scenario: Scenario, short: bool = False) -> Curve:
     for size in scenario.small if short else scenario.sizes:
         work = scenario.prepare(size)
         gc.collect()
-        gc.freeze()  # as the mesh runs: what lives long is not walked again and again
+        gc.freeze()  # as in the mesh: long-lived objects are not scanned again and again
         for _ in range(FIRST_TIMES):
             work()
         costs = tuple(_stretch(work, scenario.units) for _ in range(1 if short else STRETCHES))
@@ -85,7 +85,7 @@ def _members(count: int) -> Work:
 
 
 def _joins(count: int) -> Work:
-    """A member joins a pool of so many, asks for the first time, and goes with its connection."""
+    """A member joins a pool of this many, asks for the first time, and goes with its connection."""
     core, clients = _pool(6, count)
     for client in clients:
         core.fetch(client)
@@ -117,7 +117,7 @@ def _partitions(count: int) -> Work:
 
 
 def _lanes(count: int) -> Work:
-    """A member asks for all partitions, and waits; a batch comes. The work of a request is in what it names: so this
+    """A member asks for all partitions, and waits; a batch comes. The work of a request is in its partitions, so this
     is one `count`-th of a Fetch."""
     core, (client, other) = _pool(count, 2)
     core.fetch(other)
@@ -137,7 +137,7 @@ def _lanes(count: int) -> Work:
 
 
 def _pools(count: int) -> Work:
-    """So many pools with two members each that wait; a batch comes for one pool."""
+    """This many pools, each with two waiting members; a batch comes for one pool."""
     core = Core(6)
     groups = [GroupId(f"group-{number}") for number in range(count)]
     for group in groups:
@@ -159,7 +159,7 @@ def _pools(count: int) -> Work:
 
 
 def _backlog(size: int) -> Work:
-    """So many bytes wait in one partition, in batches of 16 KiB; one more comes, and a member takes one."""
+    """This many bytes wait in one partition, in batches of 16 KiB; one more comes, and a member takes one."""
     core, (client,) = _pool(1, 1)
     core.receive(GROUP, 0, max(size // BATCH, 1), BATCH)
 
@@ -173,7 +173,7 @@ def _backlog(size: int) -> Work:
 
 
 def _spans(count: int) -> Work:
-    """A member holds so many spans un-acknowledged; a batch comes, it takes that one and commits the oldest."""
+    """A member holds this many unacknowledged spans; a batch comes, and it takes that one and commits the oldest."""
     core, (client,) = _pool(1, 1)
     oldest = itertools.count(client.positions[0] + 1)
     _hold(core, client, count)
@@ -189,7 +189,7 @@ def _spans(count: int) -> Work:
 
 
 def _replays(count: int) -> Work:
-    """A member holds so many spans un-acknowledged, and asks for the oldest once more."""
+    """A member holds this many unacknowledged spans, and asks for the oldest again."""
     core, (client,) = _pool(1, 1)
     begin = client.positions[0]
     _hold(core, client, count)
@@ -203,7 +203,7 @@ def _replays(count: int) -> Work:
 
 
 def _hold(core: Core, client: Consumer, count: int) -> None:
-    """Let a member be sent so many spans of partition 0."""
+    """Sends a member this many spans of partition 0."""
     while count > 0:
         core.receive(GROUP, 0, min(count, 1_000))
         core.fetch(client)

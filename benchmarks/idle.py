@@ -1,4 +1,4 @@
-"""Resident memory of what stands in front of the broker, for each client that is connected and asks nothing more."""
+"""Resident memory of the processes in front of the broker, for each idle connected client."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from mesh.listener.limits import raise_descriptor_limit
 AT_ONCE = 50
 """Clients that connect at the same time."""
 WARM_UP = 20
-"""Clients whose memory is not counted: with the first of them everything is there that all share."""
+"""Clients whose memory does not count: with the first of them all shared objects exist."""
 SETTLE = 1.0
-"""Seconds until what the last clients asked for is let go of."""
+"""Seconds until the memory of the last requests is free."""
 _API_VERSIONS, _METADATA = (18, 0, b""), (3, 4, struct.pack(">i?", 0, False))
 """Key, version and body; of Metadata, for no topic."""
 
@@ -39,7 +39,7 @@ async def _measure(target: Target, clients: int) -> float:
 
 
 async def _connect(target: Target, clients: int) -> list[asyncio.StreamWriter]:
-    """That many are connected, and have their answers."""
+    """Connects this many clients, until they have their answers."""
     host, _, port = target.bootstrap_servers.rpartition(":")
     free = asyncio.Semaphore(AT_ONCE)
 

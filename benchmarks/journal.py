@@ -41,7 +41,7 @@ from mesh.pool.common.effects import Effect
 from mesh.pool.common.ids import GroupId
 from mesh.runtime.pool.reports import Reports
 from mesh.runtime.pool.runtime import PoolRuntime
-from mesh.telemetry.journal import Journal, Writer
+from mesh.telemetry.journal import DeliveryLog, Journal, Writer
 from mesh.telemetry.metrics import Metrics
 from mesh.upstream.writers.journal import JournalWriter
 from tests.integration.processes import eventually
@@ -49,7 +49,7 @@ from tests.integration.processes import eventually
 TOPIC, GROUP = "kafka-mesh.journal", GroupId("shop")
 PARTITIONS = 6
 STAGES = ("without", "notes", "pages", "written")
-"""Each does what the one before does, and more: `notes` are made and carried out, `pages` filled, Avro `written`."""
+"""Each stage does more than the last one: `notes` are made and carried out, `pages` filled, Avro `written`."""
 GB = 1e9
 Interval = tuple[float, float, float]
 """Median, and the ends of its interval."""
@@ -107,18 +107,18 @@ def _events(servers: str) -> Counter[str]:
 
 
 class _Told(PoolRuntime):
-    """That part of it which carries out a note."""
+    """The part of the runtime that carries out a delivery event."""
 
-    def __init__(self, journal: Journal | None) -> None:
+    def __init__(self, journal: DeliveryLog | None) -> None:
         self._reports = Reports("bench", Metrics(), journal)
 
 
-class _Steps(Core):
+class Steps(Core):
     """A pool with one member that takes a batch of each partition and commits it, again and again."""
 
-    def __init__(self, journal: Journal | None, keeps: bool) -> None:
+    def __init__(self, journal: DeliveryLog | None, keeps: bool) -> None:
         self.notes = 0
-        self._told: _Told | None = None  # what is done while it is made tells nobody
+        self._told: _Told | None = None  # setting up is not reported
         super().__init__(PARTITIONS, journal=keeps)
         self._told = _Told(journal) if keeps else None
         (self._client,) = self.join(GROUP, 1)
@@ -185,19 +185,19 @@ async def costs(servers: str, events: int, page: int, repetitions: int) -> dict[
     journals = {
         name: Journal(writer, Metrics(), loop, interval=1e6, limit=1_000_000) for name, writer in writers.items()
     }
-    steps = {name: _Steps(journals.get(name), name != "without") for name in STAGES}
+    steps = {name: Steps(journals.get(name), name != "without") for name in STAGES}
     found: dict[str, list[float]] = {name: [] for name in STAGES}
     units = events // EVENTS_OF_WORK
     gc.collect()
-    gc.freeze()  # as the mesh runs
+    gc.freeze()  # as in the mesh
     for number in range(repetitions + 1):
         for name in STAGES:
             began = time.process_time()
-            await _repeat(steps[name], journals.get(name), units, max(page // EVENTS_OF_WORK, 1))
+            await repeat(steps[name], journals.get(name), units, max(page // EVENTS_OF_WORK, 1))
             if name in writers:
                 await writers[name].until_written()
             cost = (time.process_time() - began) / (units * EVENTS_OF_WORK) * 1e6
-            if number:  # the first time makes the topic known, and the like
+            if number:  # the first round makes the topic known, and so on
                 found[name].append(cost)
     gc.unfreeze()
     for name, each in steps.items():
@@ -208,13 +208,13 @@ async def costs(servers: str, events: int, page: int, repetitions: int) -> dict[
     return found
 
 
-async def _repeat(steps: _Steps, journal: Journal | None, units: int, units_of_a_page: int) -> None:
+async def repeat(steps: Steps, journal: Journal | None, units: int, units_of_a_page: int) -> None:
     for number in range(1, units + 1):
         steps.work()
         if number % units_of_a_page == 0:
             if journal is not None:
                 journal.flush()
-            await asyncio.sleep(0)  # the writer's thread tells the event loop what it wrote
+            await asyncio.sleep(0)  # the writer's thread reports to the event loop
     if journal is not None:
         journal.flush()
 
@@ -225,7 +225,7 @@ def _refuse(problem: str) -> None:
 
 @contextmanager
 def mock_broker() -> Iterator[str]:
-    """librdkafka's, in a process of its own; its address. The topic is there."""
+    """librdkafka's mock cluster in a separate process; its address. The topic exists."""
     command = [sys.executable, "-m", "benchmarks.journal", "--broker"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True) as child:
         assert child.stdout is not None
@@ -237,23 +237,23 @@ def mock_broker() -> Iterator[str]:
 def _be_a_broker() -> None:
     host = Producer({"test.mock.num.brokers": 1, "log_level": 0})
     (broker,) = host.list_topics(timeout=10).brokers.values()
-    host.list_topics(TOPIC, timeout=10)  # makes it
+    host.list_topics(TOPIC, timeout=10)  # creates it
     print(f"{broker.host}:{broker.port}", flush=True)
     sys.stdin.read()
 
 
-# What comes of it
+# Results
 
 
 def difference(one: Sequence[float], other: Sequence[float]) -> Interval:
-    """Of the medians, with the interval of 95 of 100 bootstrap samples; rounds stay pairs."""
+    """The difference of the medians, with the interval of 95 of 100 bootstrap samples; rounds stay pairs."""
     pairs = [after - before for before, after in zip(one, other, strict=True)]
     chosen = random.Random(1)
     medians = sorted(statistics.median(chosen.choices(pairs, k=len(pairs))) for _ in range(2_000))
     return statistics.median(pairs), medians[50], medians[-51]
 
 
-def _said(value: Interval, unit: str) -> str:
+def said(value: Interval, unit: str) -> str:
     middle, least, most = value
     return f"{middle:.2f} [{least:.2f}..{most:.2f}] {unit}"
 
@@ -278,14 +278,14 @@ def main(
         with mock_broker() as servers:
             found = anyio.run(costs, servers, events, size, repetitions, backend_options={"use_uvloop": True})
         for before, name in itertools.pairwise(STAGES):
-            print(f"{name}: {_said(difference(found[before], found[name]), 'us an event')}")
+            print(f"{name}: {said(difference(found[before], found[name]), 'us an event')}")
         whole = difference(found["without"], found["written"])
-        print(f"an event, pages of {size}: {_said(whole, 'us of CPU')}")
+        print(f"an event, pages of {size}: {said(whole, 'us of CPU')}")
         for rate in rates:
             if round(rate.pages) == size:
                 middle, least, most = (each * rate.events / 1e6 / rate.cpu * 100 for each in whole)
                 print(f"{rate.topic}: {rate.events:,.0f} events and {rate.cpu:.2f} s of CPU a GB")
-                print(f"{rate.topic}: {_said((middle, least, most), '% of the CPU of the mesh')}")
+                print(f"{rate.topic}: {said((middle, least, most), '% of the CPU of the mesh')}")
 
 
 if __name__ == "__main__":

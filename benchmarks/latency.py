@@ -15,7 +15,7 @@ from benchmarks.bed import Bed, Target
 from benchmarks.clients import PythonClient
 
 WARM_UP = 1.0
-"""Seconds whose records are not counted."""
+"""Seconds whose records do not count."""
 PERCENTILES = ("median", "p99", "p99.9")
 
 
@@ -29,7 +29,7 @@ def measure(bed: Bed, targets: Sequence[Target], rate: int, seconds: float) -> d
         for target in targets
     }
     try:
-        _produce(address, topic, 1_000, 60)  # whoever has these is in its group, and fetches
+        _produce(address, topic, 1_000, 60)  # a client with these records is in its group, and fetches
         for client in clients.values():
             client.until("ready")
         _produce(address, topic, rate, count)
@@ -37,7 +37,7 @@ def measure(bed: Bed, targets: Sequence[Target], rate: int, seconds: float) -> d
     finally:
         for client in clients.values():
             client.end()
-    return {name: _percentiles(found[int(rate * WARM_UP) :]) for name, found in waits.items()}
+    return {name: percentiles(found[int(rate * WARM_UP) :]) for name, found in waits.items()}
 
 
 def both_ways(bed: Bed, target: Target, rate: int, seconds: float) -> dict[str, float]:
@@ -53,10 +53,10 @@ def both_ways(bed: Bed, target: Target, rate: int, seconds: float) -> dict[str, 
     finally:
         client.end()
         bed.broker.delete_topic(topic)
-    return _percentiles(waits[int(rate * WARM_UP) :])
+    return percentiles(waits[int(rate * WARM_UP) :])
 
 
-def _percentiles(waits: list[float]) -> dict[str, float]:
+def percentiles(waits: list[float]) -> dict[str, float]:
     cuts = statistics.quantiles(waits, n=1_000, method="inclusive")
     return dict(zip(PERCENTILES, (cuts[499], cuts[989], cuts[998]), strict=True))
 
@@ -67,7 +67,7 @@ def _produce(address: str, topic: str, rate: int, count: int) -> None:
     for number in range(count):
         ahead = begin + number / rate - time.monotonic()
         if ahead > 0:
-            time.sleep(ahead)  # the rate is the subject
+            time.sleep(ahead)  # sleeping sets the rate, which is measured
         producer.produce(topic, f"{time.monotonic_ns()}".encode().ljust(100), partition=number % 6)
         producer.poll(0)
     if producer.flush(30):
@@ -78,20 +78,21 @@ def receive(address: str, group: str, topic: str, count: int) -> None:
     """Says `ready` when it has the first 60 records, then the milliseconds that each further one took."""
     consumer = Consumer({"bootstrap.servers": address, "group.id": group, "auto.offset.reset": "earliest"})
     consumer.subscribe([topic])
-    _waits(consumer, 60)
+    waits_of(consumer, 60)
     print("ready", flush=True)
-    print(json.dumps(_waits(consumer, count)), flush=True)
+    print(json.dumps(waits_of(consumer, count)), flush=True)
     sys.stdin.read()
     consumer.close()
 
 
-def _waits(consumer: Consumer, count: int) -> list[float]:
+def waits_of(consumer: Consumer, count: int, partition: int | None = None) -> list[float]:
+    """Milliseconds that each record took. partition: whose records count; None: all."""
     waits: list[float] = []
     deadline = time.monotonic() + 60
     while len(waits) < count:
         message = consumer.poll(1.0)
         now = time.monotonic_ns()
-        if message is not None and not message.error():
+        if message is not None and not message.error() and partition in (None, message.partition()):
             deadline = time.monotonic() + 20
             waits.append((now - int(message.value() or b"0")) / 1e6)
         elif time.monotonic() > deadline:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 DISTURBED = 0.5
-"""Foreign CPU, in cores, above which a run is made once more; the second result counts whatever it is."""
+"""CPU of other programs, in cores, above which a run is repeated once; the second result counts in any case."""
 
 
 def describe() -> dict[str, str]:

@@ -16,11 +16,11 @@ from benchmarks.machine import cpu_seconds
 PARTITIONS = 6
 WAIT_MS = 500
 PER_ADDRESS = 250
-"""Consumers with the same address: they are not one machine's, and an address has its ration of requests."""
+"""Consumers with the same address: they stand for several machines, and an address has a request quota."""
 AGAIN = 0.2
-"""Seconds after which those who were not woken get records of their own."""
+"""Seconds after which consumers that were not woken get records of their own."""
 SETTLE = 3.0
-"""Seconds until all are parked. What one that connects costs is not the subject."""
+"""Seconds until all are parked. The cost of connecting is not measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,5 +133,5 @@ class _Client:
 
 
 PARTITION = struct.Struct(">ihqqqiii")
-"""Of a Fetch answer v11: number, error, high watermark, last stable and log start offset, count of aborted
-transactions (isolation read_uncommitted: none are listed), preferred replica, bytes of records."""
+"""A partition of a Fetch answer v11: number, error, high watermark, last stable and log start offset, count of aborted
+transactions (none under read_uncommitted), preferred replica, bytes of records."""

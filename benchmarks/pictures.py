@@ -11,7 +11,7 @@ from benchmarks.rounds import Series
 
 
 def draw(folder: Path, results: Results) -> list[Path]:
-    """ratios.png of throughput, times.png of what is better when it is less, growth.png of the curves; those made."""
+    """Draws ratios.png of throughput, times.png of durations, growth.png of the curves; returns the pictures."""
     import matplotlib
 
     matplotlib.use("Agg")

@@ -1,4 +1,4 @@
-"""Records per second that a producer gets stored, through what stands in front of the broker."""
+"""The rate at which a producer's records are stored, through the targets in front of the broker."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final, Literal, TypeAlias
 
 from benchmarks.bed import Bed, Target
 from benchmarks.machine import cpu_seconds, peak_mib
-from benchmarks.rounds import Measured
+from benchmarks.rounds import Measure, Measured
 
 Producer: TypeAlias = Literal["java", "confluent"]
 PARTITIONS: Final = 6
@@ -37,6 +37,15 @@ for number in range(count):
 assert producer.flush(100) == 0 and not failed, failed[:3]
 print(count / (time.monotonic() - begin))
 """
+
+
+PRODUCED_BYTES: Final = 200_000_000
+"""Bytes of a run with records of 1 KB; as many bytes of smaller ones take longer."""
+
+
+def at(bed: Bed, target: Target, producer: Producer, size: int, acks: str, count: int) -> Measure:
+    """As `measure`."""
+    return lambda: measure(bed, target, producer, size, acks, count)
 
 
 def measure(bed: Bed, target: Target, producer: Producer, size: int, acks: str, count: int) -> Measured:

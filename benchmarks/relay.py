@@ -10,7 +10,7 @@ import uvloop
 
 
 class Relay(asyncio.Protocol):
-    """One direction; the other end's transport takes what is read here."""
+    """One direction of a relay; the other end's transport gets the data read here."""
 
     def __init__(self, target: int | None) -> None:
         self._target = target

@@ -1,4 +1,4 @@
-"""Tables for the terminal, and results.json for machines. A case that is measured again replaces what was there."""
+"""Tables for the terminal, and results.json for machines. A new result of a case replaces the old one."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ MILLION, GB = 1e6, 1e9
 
 @dataclass(slots=True)
 class Results:
-    """machine: of each case, what it ran on and when. A case may be several series."""
+    """The results. machine: the machine and time of each case. A case may have several series."""
 
     machine: dict[str, Mapping[str, str]] = field(default_factory=dict)
     series: list[Series] = field(default_factory=list)
     curves: list[Curve] = field(default_factory=list)
 
     def add(self, machine: Mapping[str, str], new: Sequence[Series | Curve]) -> None:
-        """In place of earlier ones of the same names."""
+        """Adds series in place of earlier ones with the same names."""
         names = {each.case for each in new}
         self.series = [each for each in self.series if each.case not in names]
         self.curves = [each for each in self.curves if each.case not in names]
@@ -107,7 +107,7 @@ def _show_series(console: Console, series: Series) -> None:
         console.print(f"[red]failed:[/] {series.case}: {failure}", soft_wrap=True)
     repeated = sum(run.repeated for run in series.runs)
     if repeated:
-        console.print(f"{repeated} of {len(series.runs)} runs were disturbed by others, and made once more")
+        console.print(f"{repeated} of {len(series.runs)} runs were repeated, because other programs disturbed them")
 
 
 def _show_curve(console: Console, curve: Curve) -> None:

@@ -1,4 +1,4 @@
-"""Targets take turns, round by round; what is compared was measured in the same round."""
+"""Targets take turns, round by round; only results of the same round are compared."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from benchmarks.machine import DISTURBED, LoadMeter
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """value: what the case measures. cost: CPU seconds of the target's processes. peak: MiB of them. records and bytes
-    (of values): what was received, 0 where that is not the subject. second: another value of the same run."""
+    """A result. value: what the case measures. cost: CPU seconds of the target's processes. peak: their MiB. records
+    and bytes (of values): received ones, 0 where they are not measured. second: another value of the same run."""
 
     value: float
     cost: float = 0.0
@@ -60,7 +60,7 @@ class Series:
         return statistics.median(self.values(target))
 
     def ratios(self, target: str, base: str) -> list[float]:
-        """Of each round in which both were measured."""
+        """The ratios of each round in which both were measured."""
         return [value / other for value, other in self._pairs(target, base) if other]
 
     def differences(self, target: str, base: str) -> list[float]:
@@ -87,15 +87,17 @@ class Series:
 
 Measure = Callable[[], Measured]
 PROBLEMS = (RuntimeError, AssertionError, OSError, SubprocessError, KafkaException)
-"""What a run fails with that says something about its target."""
+"""Failures of a run that concern its target."""
 
 
 def interleave(series: Series, targets: Mapping[str, Measure], rounds: int, say: Callable[[str], None]) -> Series:
-    """A round to warm up, which is not counted, then A B C A B C. A run that others disturbed is made once more; the
-    second result counts whatever it is, so nothing is chosen by its rate. A target that failed is left out."""
+    """A round to warm up, which is not counted, then C B A, A B C, and so on: a broker is busy for some time with what
+    the run before wrote and deleted, so no target follows the same one each time. A run that others disturbed is made
+    once more; the second result counts whatever it is, so nothing is chosen by its rate. A target that failed is left
+    out."""
     failed: set[str] = set()
     for number in range(rounds + 1):
-        for name, measure in targets.items():
+        for name, measure in reversed(list(targets.items())) if number % 2 else targets.items():
             if name in failed:
                 continue
             try:

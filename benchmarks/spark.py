@@ -32,7 +32,7 @@ SPARKS, OURS = "Spark's own", "kafka-mesh"
 SINKS = ("noop", "parquet")
 JARS = (
     "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0",
-    "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",  # of 4.2.0 there is none; it is not used
+    "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",  # there is no version 4.2.0; it is not used
     "org.apache.kafka:kafka-clients:3.9.1",
     "org.apache.commons:commons-pool2:2.12.1",
 )
@@ -40,7 +40,7 @@ _NUMBERS = itertools.count(1)
 
 
 def connector() -> str:
-    """The jars of Spark's own source, as `spark.jars` wants them; what they need else comes with Spark."""
+    """The jars of Spark's own source, in the form of `spark.jars`; other needs come with Spark."""
     cache = Path(__file__).parents[1] / ".cache" / "spark"
     return ",".join(map(str, sorted(built_once(cache / "connector-4.2.0", _fetch).glob("*.jar"))))
 
@@ -105,7 +105,7 @@ def session() -> Any:
 
 
 def options(kind: str, broker: KafkaCluster, mesh: Mesh) -> Mapping[str, str]:
-    """A group of its own each time, which begins at the beginning."""
+    """A new group each time, which begins at the beginning."""
     if kind == SPARKS:
         broker_options = {"kafka.bootstrap.servers": broker.bootstrap_servers, "startingOffsets": "earliest"}
         return {**broker_options, "subscribe": TOPIC, "includeHeaders": "true"}

@@ -1,4 +1,4 @@
-"""How long it takes: from a start to the first record, and from a member's death to what it had not committed."""
+"""Durations: from a start to the first record, and from a member's death to the delivery of its uncommitted records."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.integration.processes import free_port
 
 RECORDS = 600
 DIRECT_SESSION_MS = 6_000
-"""What a broker allows at least; Kafka's default is 45 s."""
+"""The least that a broker allows; Kafka's default is 45 s."""
 
 
 def consumer_start(bed: Bed, target: Target) -> Measured:

@@ -1,4 +1,4 @@
-"""Records per second of one consumer, and of several that share; CPU and memory of what stands in front."""
+"""The rate of one consumer, and of several that share, with CPU and memory of the target."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from benchmarks.clients import Client, Consumed, consume
 from benchmarks.filling import Topic
 from benchmarks.machine import cpu_seconds, peak_mib
 from benchmarks.rounds import Measure, Measured
+from benchmarks.several import SeveralBed
 
 
 @contextmanager
@@ -47,6 +48,14 @@ def united(bed: Bed, client: Client, topic: Topic) -> Iterator[Mapping[str, Meas
     bed.fill(topic)
     with bed.union() as targets:
         yield {target.name: _measure(bed, client, topic, 1, [target]) for target in (bed.direct, bed.relay, *targets)}
+
+
+@contextmanager
+def at_one_node(bed: SeveralBed, client: Client, topic: Topic) -> Iterator[Mapping[str, Measure]]:
+    """One consumer of three brokers: directly, and through relays with an address for each of them, and for all."""
+    bed.fill(topic)
+    with bed.shown() as targets:
+        yield {target.name: _measure(bed, client, topic, 1, [target]) for target in targets}
 
 
 @contextmanager

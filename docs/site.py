@@ -1,8 +1,11 @@
-"""A hook of MkDocs: pages and files that stand elsewhere in the repository become part of the site, and links to them
-work there as they do in the repository."""
+"""A hook of MkDocs. Pages and files that stand elsewhere in the repository become part of the site, and links to them
+work there as they do in the repository. Mermaid pictures become drawings, so that the site needs no script from
+elsewhere.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import posixpath
 import re
 from pathlib import Path
@@ -22,6 +25,7 @@ PAGES: Final = {
 }
 """Pages that do not stand in docs/: where they are on the site."""
 
+_MERMAID: Final = re.compile(r"^```mermaid\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _LINK: Final = re.compile(r"(\]\()([^)\s#:]+)((?:#[^)\s]*)?\))")
 
 
@@ -38,6 +42,22 @@ def translated(text: str, path: str) -> str:
         return found[1] + posixpath.relpath(place(_target(path, found[2])), here or ".") + found[3]
 
     return _LINK.sub(link, text)
+
+
+def pictures(text: str) -> list[str]:
+    """The texts of the Mermaid pictures of a page."""
+    return _MERMAID.findall(text)
+
+
+def drawing(picture: str) -> str:
+    """Path of the drawing of a picture. A picture that changes has another one: `python -m tests.drawings` makes it."""
+    return f"docs/pictures/mermaid/{hashlib.sha256(picture.encode()).hexdigest()[:12]}.svg"
+
+
+def drawn(text: str, path: str) -> str:
+    """A page with drawings in place of its Mermaid pictures. path: of the page, in the repository."""
+    here = posixpath.dirname(path) or "."
+    return _MERMAID.sub(lambda found: f"![picture]({posixpath.relpath(drawing(found[1]), here)})", text)
 
 
 def outside(text: str, path: str) -> set[str]:
@@ -75,4 +95,5 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     sources = {site: path for path, site in PAGES.items()}
-    return translated(markdown, sources.get(page.file.src_uri, f"docs/{page.file.src_uri}"))
+    path = sources.get(page.file.src_uri, f"docs/{page.file.src_uri}")
+    return translated(drawn(markdown, path), path)

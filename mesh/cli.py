@@ -7,8 +7,12 @@ from typing import Annotated
 import typer
 
 from mesh.commands.dlq import dlq
+from mesh.commands.doctor import doctor
+from mesh.commands.move_actions import move
 from mesh.commands.operating import drain, reload, status
 from mesh.commands.pipelines import pipeline
+from mesh.commands.record_actions import bury, look, release, settle
+from mesh.commands.replay_actions import replay
 from mesh.commands.serving import check, credential, demo, run
 
 # Tracebacks would show local variables, and with them the secrets of a configuration.
@@ -18,10 +22,12 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (run, check, demo, credential, status, drain, reload):
-    app.command()(command)
+for command in (run, check, doctor, demo, credential, status, drain, reload, look, settle, bury, release):
+    app.command(help=command.__doc__)(command)
 app.add_typer(pipeline, name="pipeline")
 app.add_typer(dlq, name="dlq")
+app.add_typer(replay, name="replay")
+app.add_typer(move, name="move")
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""Memory for records and for requests, of the whole process."""
+"""The memory of the whole process for records and for requests."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Final
 
 PART_OF_REQUESTS: Final = 4
-"""Requests that are taken as a whole may have so many-th of the budget, besides it."""
+"""The divisor of the budget for requests: those that are read as a whole may take this part of it in addition."""
 
 
 class MemoryBudget:
-    """Bytes of records that all pools of a process keep, and how many they may. Each pool tells of its own."""
+    """The bytes of records that all pools of a process keep, and their limit. Each pool adds its own to `used`."""
 
     __slots__ = ("limit", "requests", "used")
 
@@ -29,8 +29,8 @@ class MemoryBudget:
 
 
 class RequestMemory:
-    """Bytes of requests that are being taken as a whole, and connections that wait to begin with one, in their order.
-    limit: how many they may be together; one that is larger is taken when there is no other."""
+    """The memory for requests that are read as a whole. Connections wait for it in their order. limit: returns the most
+    bytes of all such requests together; a larger request is read when there is no other."""
 
     __slots__ = ("_limit", "_taken", "_waiting", "used")
 
@@ -41,8 +41,8 @@ class RequestMemory:
         self.used = 0
 
     def take(self, connection: object, size: int, granted: Callable[[], None]) -> bool:
-        """Whether a connection may take a request of so many bytes now. If not, it is told when it may, or asks again:
-        its place stays. A connection has one request at a time."""
+        """Returns whether a connection may take a request of this size now. If not, `granted` is called when it may, or
+        the connection asks again and keeps its place. A connection has one request at a time."""
         if connection in self._taken:
             return True
         if self._fits(connection, size):
@@ -54,9 +54,11 @@ class RequestMemory:
         return False
 
     def give_back(self, connection: object) -> None:
-        """It has its request, or is gone."""
-        self._waiting.pop(connection, None)
+        """Frees the memory of a connection that has its request, or is gone."""
         self.used -= self._taken.pop(connection, 0)
+        if not self._waiting:
+            return
+        self._waiting.pop(connection, None)
         for waiting, (size, granted) in list(self._waiting.items()):
             if not self._fits(waiting, size):
                 break

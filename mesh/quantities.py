@@ -1,4 +1,4 @@
-"""Durations and sizes, as people write them into a configuration."""
+"""Parses durations and sizes of a configuration."""
 
 from __future__ import annotations
 
@@ -21,21 +21,23 @@ BYTES: Final = {
     "GiB": 2**30,
 }
 _LARGEST: Final = 1e18
-"""Far above all limits; beyond it are infinity and what is no number at all."""
+"""A value far above all limits. Values above it are infinite, or errors."""
 
 
 def parse_duration(value: object) -> float:
-    """Seconds. PydanticCustomError for what is not a number, or a number with a unit of time."""
+    """Returns a duration in seconds. Raises PydanticCustomError for anything but a number, or a number with a unit of
+    time."""
     return quantity(value, _SECONDS, "a duration like 200ms, 3s, 5m or 1h, or a number of seconds")
 
 
 def parse_size(value: object) -> int:
-    """Bytes, whole. PydanticCustomError for what is not a number, or a number with a unit of bytes."""
+    """Returns a size in whole bytes. Raises PydanticCustomError for anything but a number, or a number with a unit of
+    bytes."""
     return round(quantity(value, BYTES, "a size like 4MiB, 64MB or 512KiB, or a number of bytes"))
 
 
 def quantity(value: object, units: Mapping[str, float], allowed: str) -> float:
-    """A number with one of these units. PydanticCustomError with what is allowed for anything else."""
+    """Returns a number with one of these units. Raises PydanticCustomError with the allowed form for anything else."""
     number = math.inf
     match value:
         case bool():

@@ -6,7 +6,7 @@ from typing import Any
 
 
 def __getattr__(name: str) -> Any:
-    # Options and offsets are of use, and tested, also where Spark is not installed.
+    # Imported on demand: options and offsets are also used, and tested, without Spark.
     if name == "DefaultSource":
         from pyspark_kafka_mesh.source import KafkaMeshSource
 

@@ -1,4 +1,4 @@
-"""Reading a range by librdkafka, record by record."""
+"""Reads a range by librdkafka, record by record."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from pyspark_kafka_mesh.failures import GIVE_UP_AFTER, DataLost, ReadFailed, gon
 from pyspark_kafka_mesh.offsets import COMMITTED, Range
 
 BATCH = 10_000
-"""Records of one Arrow batch at most."""
+"""The most records of one Arrow batch."""
 ASK_WITHIN = 5.0
-"""Seconds."""
+"""Seconds for an answer."""
 LINGER = 0.03
-"""Seconds that one call waits for a full batch."""
+"""Seconds for which one call waits for a full batch."""
 
 
 def read(
     piece: Range, properties: Mapping[str, str], fail_on_loss: bool, headers: bool, isolation: str
 ) -> Iterator[tuple[int, Columns]]:
-    """As `columns.decode`. Raises DataLost, ReadFailed."""
+    """Reads a range; returns the same as `columns.decode`. Raises DataLost and ReadFailed."""
     consumer = Consumer(_properties(properties, fail_on_loss, isolation))
     try:
         consumer.assign([TopicPartition(piece.topic, piece.partition, piece.first)])
@@ -46,7 +46,8 @@ def read(
 
 
 def _sort(messages: Sequence[Message], piece: Range) -> tuple[list[Message], int | None]:
-    """The records of the range, and where it is over, or its log is; None if neither is."""
+    """Returns the records of the range, and the offset at which the range or its log ends; None if neither has
+    ended."""
     end: int | None = None
     records: list[Message] = []
     for message in messages:
@@ -65,7 +66,8 @@ def _sort(messages: Sequence[Message], piece: Range) -> tuple[list[Message], int
 
 
 def _is_open(piece: Range, end: int, properties: Mapping[str, str], isolation: str) -> bool:
-    """Whether the log goes on behind what is committed of it: a transaction is open there, which is waited for."""
+    """Returns whether the log continues above its committed part: a transaction is open there, for which the caller
+    waits."""
     if isolation != COMMITTED:
         return False
     consumer = Consumer(_properties(properties, False, "read_uncommitted"))
@@ -73,14 +75,14 @@ def _is_open(piece: Range, end: int, properties: Mapping[str, str], isolation: s
         place = TopicPartition(piece.topic, piece.partition)
         bounds = consumer.get_watermark_offsets(place, timeout=ASK_WITHIN, cached=False)
     except KafkaException:
-        return True  # nobody says now: the next attempt finds out
+        return True  # not known yet; the next attempt finds out
     finally:
         consumer.close()
     return bounds is None or bounds[1] > end
 
 
 def _check(error: KafkaError, piece: Range) -> None:
-    """What passes is waited for. Raises DataLost, ReadFailed."""
+    """Raises DataLost or ReadFailed for an error that does not go away by waiting."""
     if error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
         raise DataLost(gone(piece, error.str()))
     if not error.retriable() and error.code() not in (KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT):
@@ -99,7 +101,7 @@ def _properties(properties: Mapping[str, str], fail_on_loss: bool, isolation: st
         "queued.min.messages": 100_000,
         "queued.max.messages.kbytes": 65_536,
         **properties,
-        "group.id": "kafka-mesh-reader",  # librdkafka wants one; it is never joined, and nothing is committed
+        "group.id": "kafka-mesh-reader",  # librdkafka requires a group id; nothing joins or commits with it
         "enable.auto.commit": False,
         "enable.auto.offset.store": False,
         "enable.partition.eof": True,
@@ -115,14 +117,14 @@ def _columns(messages: Sequence[Message], headers: bool) -> Columns:
         "value": pa.array([message.value() for message in messages], pa.binary()),
         "offset": pa.array([message.offset() for message in messages], pa.int64()),
         "timestamp": pa.array([time for _, time in times], pa.timestamp("ms")).cast(pa.timestamp("us", tz="UTC")),
-        # As Spark has it: 0 when the record was made, 1 when it was appended; librdkafka has 1 and 2.
+        # In Spark's numbers: 0 is the create time, 1 the append time; librdkafka has 1 and 2.
         "timestampType": pa.array([kind - 1 for kind, _ in times], pa.int32()),
     }
     return columns | {"headers": _headers(messages)} if headers else columns
 
 
 def _headers(messages: Sequence[Message]) -> pa.Array:
-    """Without a Python object for each header but its name and value."""
+    """Returns the column of headers. It makes Python objects only for names and values."""
     ends, names, values = [0], [], []
     for message in messages:
         headers: Any = message.headers()

@@ -1,4 +1,4 @@
-"""The mesh's range leases over HTTP; what fails for the moment is tried again."""
+"""The client of the mesh's range leases over HTTP; it repeats requests after temporary failures."""
 
 from __future__ import annotations
 
@@ -15,24 +15,25 @@ from pyspark_kafka_mesh.offsets import COMMITTED, Offset, Place, Range, without
 from pyspark_kafka_mesh.options import Options
 
 ALL = 100_000_000
-"""Offsets of one lease at most."""
-FIRST_TTL = 60.0
-"""Seconds of the first lease of a query, until it is renewed: a driver that dies before Spark has logged it comes back
-under another name, and nobody would give it up."""
+"""The most offsets of one lease."""
+FIRST_TTL = 300.0
+"""Seconds of a query's first lease, until it is renewed. A driver that dies before Spark has logged the lease comes
+back under another name, and nothing else would release the lease. A driver that dies in its first batch comes back for
+it, and may need minutes to start."""
 JOIN_WITHIN = 15.0
-"""Seconds in which the mesh is assigned the partitions of a group that nobody has used for a while."""
+"""Seconds within which the mesh must get the partitions of a group that was unused for a while."""
 WAIT = 10.0
-"""Seconds that a request for a lease waits for something to lease."""
+"""Seconds for which a request for a lease waits for records."""
 ANSWER_WITHIN = 30.0
 RETRY_AFTER = 1.0
 
 
 class MeshUnavailable(RuntimeError):
-    """It did not answer, or could not do what it was asked, for as long as `mesh.timeout.seconds` allows."""
+    """Raised when the mesh did not answer, or could not do a request, within `mesh.timeout.seconds`."""
 
 
 class MeshRefused(RuntimeError):
-    """It says that this cannot be done. status: of HTTP; error: in the mesh's words."""
+    """Raised when the mesh refuses a request. status: the HTTP status. error: the mesh's error code."""
 
     def __init__(self, status: int, error: str, detail: str) -> None:
         super().__init__(f"the mesh refuses: {detail} ({error or status})")
@@ -40,33 +41,34 @@ class MeshRefused(RuntimeError):
 
 
 class LeaseLost(RuntimeError):
-    """Others were given records that this query had leased, since the lease had expired; or their topic was deleted
-    and made anew, or its log was cut off."""
+    """Raised when records of this query's lease are lost to it. Either the lease expired and other consumers got them,
+    or their topic was created again, or its log truncated."""
 
     def __init__(self, lease: str, lost: Sequence[Range]) -> None:
         shown = ", ".join(map(str, lost[:5]))
         super().__init__(
             f"{sum(map(len, lost))} offsets of lease {lease} are lost ({shown}): it expired and others took them, who "
-            f"process them, too; or their topic was made anew, or cut off. failOnLeaseLoss=false goes on"
+            f"process them, too; or their topic was created again, or truncated. failOnLeaseLoss=false goes on"
         )
 
 
 class Client:
-    """A mesh may be several processes, each with some of the partitions. One of them is asked for leases: the first
-    that answers, for as long as it does. The others are asked for what has moved there since it was leased."""
+    """A client of one mesh, which may be several processes, each with some of the partitions. It asks one of them
+    for leases: the first that answers, for as long as it does. It asks the others for ranges that have moved there
+    since."""
 
     def __init__(self, options: Options) -> None:
         self._options = options
         is_secured = any(url.startswith("https") for url in options.urls)
         self._context = ssl.create_default_context(cafile=options.ca) if is_secured else None
-        self._who = {"virtual_cluster": options.virtual_cluster, "group": options.group}
+        self._group_fields = {"virtual_cluster": options.virtual_cluster, "group": options.group}
         self._first = 0
 
     def lease(self, start: Offset, most: int | None, ends: Sequence[dict[str, Any]] | None = None) -> Offset:
-        """What comes after `start`; the same as `start` if there is nothing. Its holder's other leases end. ends: of
-        each partition, as `ends` has told them.
+        """Leases the records after `start`; returns `start` if there are none. Other leases of its holder end. ends:
+        the end of each partition, as `ends` returned them.
 
-        Raises MeshUnavailable, MeshRefused.
+        Raises MeshUnavailable and MeshRefused.
         """
         body = {
             "holder": start.holder,
@@ -86,47 +88,48 @@ class Client:
         return Offset(start.holder, answer["lease"], ranges, bootstrap, answer.get("isolation", COMMITTED))
 
     def acknowledge(self, offset: Offset) -> None:
-        """Be through with a lease; may be repeated. Raises LeaseLost, MeshUnavailable, MeshRefused."""
+        """Acknowledges a lease; this may be repeated. Raises LeaseLost, MeshUnavailable and MeshRefused."""
         self._settle(offset, offset.ranges, "acknowledge", {})
 
     def claim(self, offset: Offset) -> None:
-        """Go on with a lease of an earlier life. Raises LeaseLost, MeshUnavailable, MeshRefused."""
-        self._settle(offset, offset.ranges, "claim", self._claim)
+        """Continues a lease of an earlier run. Raises LeaseLost, MeshUnavailable and MeshRefused."""
+        self._settle(offset, offset.ranges, "claim", self._claim_fields)
 
     def renew(self, offset: Offset) -> None:
-        """Wherever its partitions are now; what nobody holds for it is claimed. Raises LeaseLost, MeshUnavailable,
-        MeshRefused."""
-        left = without(offset.ranges, self._renewed(offset, None))
-        for url in self._others if left else ():
-            left = without(left, self._renewed(offset, url))
-        if left:  # the mesh was restarted, or the partitions are on their way
-            self._settle(offset, left, "claim", self._claim | {"wait": 0.0}, is_patient=False)
+        """Renews a lease at the processes that have its partitions now, and claims parts that no process holds for it.
+        Raises LeaseLost, MeshUnavailable and MeshRefused."""
+        left = without(offset.ranges, self._renew_at(offset, None))
+        for url in self._other_urls if left else ():
+            left = without(left, self._renew_at(offset, url))
+        if left:  # the mesh was restarted, or the partitions are moving
+            self._settle(offset, left, "claim", self._claim_fields | {"wait": 0.0}, is_patient=False)
 
     def ends(self) -> list[dict[str, Any]]:
-        """How far the logs go now. Raises MeshUnavailable, MeshRefused."""
+        """Returns the current ends of the logs. Raises MeshUnavailable and MeshRefused."""
         answer = self._ask("/leases/backlog", {"topics": self._options.topics, "wait": JOIN_WITHIN})
         return [
             {name: each[name] for name in ("cluster", "topic", "partition", "end")} for each in answer["partitions"]
         ]
 
     def backlog(self) -> dict[str, int]:
-        """Offsets that nobody holds, that are leased, and that are not acknowledged. Raises MeshUnavailable."""
+        """Returns the numbers of free, leased and unacknowledged offsets. Raises MeshUnavailable."""
         answer = self._ask("/leases/backlog", {"topics": self._options.topics}, timeout=0.0)
         kinds = ("available", "leased", "lag")
         return {kind: sum(each[kind] for each in answer["partitions"]) for kind in kinds}
 
     @property
-    def _claim(self) -> dict[str, Any]:
-        # Where there are others, what the first does not have may be theirs.
+    def _claim_fields(self) -> dict[str, Any]:
+        # Another process may have the partitions that the first one lacks.
         return {"ttl": self._options.ttl, "wait": WAIT if len(self._options.urls) == 1 else 0.0}
 
     @property
-    def _others(self) -> list[str]:
+    def _other_urls(self) -> list[str]:
         urls = self._options.urls
         return [*urls[self._first + 1 :], *urls[: self._first]]
 
-    def _renewed(self, offset: Offset, url: str | None) -> list[Range]:
-        """What is held for it there. url: None for the first."""
+    def _renew_at(self, offset: Offset, url: str | None) -> list[Range]:
+        """Renews a lease at one process, and returns the ranges that it holds for the lease. url: None for the first
+        process that answers."""
         body = {"holder": offset.holder, "ttl": self._options.ttl}
         try:
             answer = self._ask(f"/leases/{offset.lease}/renew", body, None if url is None else 0.0, url)
@@ -147,7 +150,7 @@ class Client:
         left = list(ranges)
         while True:
             left = self._settle_at(offset, left, verb, more, None)
-            for url in self._others if left else ():
+            for url in self._other_urls if left else ():
                 theirs = self._partitions_at(url)
                 mine = [each for each in left if each.place in theirs]
                 rest = [each for each in left if each.place not in theirs]
@@ -164,7 +167,8 @@ class Client:
     def _settle_at(
         self, offset: Offset, ranges: Sequence[Range], verb: str, more: dict[str, Any], url: str | None
     ) -> list[Range]:
-        """Those that are absent there. url: None for the first. Raises LeaseLost, MeshUnavailable, MeshRefused."""
+        """Sends ranges of a lease to a process, with a verb. Returns the ranges of partitions that it does not have.
+        url: None for the first process that answers. Raises LeaseLost, MeshUnavailable and MeshRefused."""
         body = {"holder": offset.holder, "ranges": [each.to_json() for each in ranges]} | more
         answer = self._ask(f"/leases/{offset.lease}/{verb}", body, url=url)
         if answer["lost"] and self._options.fail_on_lease_loss:
@@ -172,7 +176,7 @@ class Client:
         return [Range.of_json(each) for each in answer["absent"]]
 
     def _partitions_at(self, url: str) -> set[Place]:
-        """Those that another process has been assigned; it is not made to join the group for that."""
+        """Returns the partitions that another process has. This request does not make it join the group."""
         try:
             answer = self._ask("/leases/backlog", {"topics": self._options.topics}, 0.0, url)
         except (MeshUnavailable, MeshRefused):
@@ -180,18 +184,19 @@ class Client:
         return {(each["cluster"], each["topic"], each["partition"]) for each in answer["partitions"]}
 
     def _ask(self, path: str, body: dict[str, Any], timeout: float | None = None, url: str | None = None) -> Any:
-        """url: None for the first that answers."""
+        """Returns the answer to a request, which it repeats after temporary failures. timeout: in seconds. url: None
+        for the first process that answers."""
         until = time.monotonic() + (self._options.timeout if timeout is None else timeout)
         while True:
             first = self._first
             address = url or self._options.urls[first]
             try:
-                return self._call(address + path, self._who | body)
+                return self._post(address + path, self._group_fields | body)
             except urllib.error.HTTPError as answer:
-                said = _said(answer)
+                error = _error_body(answer)
                 if answer.code < 500:
-                    raise MeshRefused(answer.code, said.get("error", ""), said.get("detail", str(answer))) from answer
-                problem, is_gone = said.get("detail", str(answer)), said.get("error") == "unavailable"
+                    raise MeshRefused(answer.code, error.get("error", ""), error.get("detail", str(answer))) from answer
+                problem, is_gone = error.get("detail", str(answer)), error.get("error") == "unavailable"
             except (OSError, HTTPException) as failure:
                 problem, is_gone = str(failure), True
             if is_gone and url is None:
@@ -200,7 +205,7 @@ class Client:
                 raise MeshUnavailable(f"{address}{path} did not do it in time: {problem}")
             time.sleep(RETRY_AFTER)
 
-    def _call(self, url: str, body: dict[str, Any]) -> Any:
+    def _post(self, url: str, body: dict[str, Any]) -> Any:
         headers = {"Content-Type": "application/json"}
         if self._options.token is not None:
             headers["Authorization"] = f"Bearer {self._options.token}"
@@ -209,9 +214,9 @@ class Client:
             return json.load(answer)
 
 
-def _said(answer: urllib.error.HTTPError) -> dict[str, str]:
+def _error_body(answer: urllib.error.HTTPError) -> dict[str, str]:
     try:
-        said = json.load(answer)
+        body = json.load(answer)
     except ValueError:
         return {}
-    return said if isinstance(said, dict) else {}
+    return body if isinstance(body, dict) else {}

@@ -1,7 +1,7 @@
-"""Record batches to Arrow columns, without a Python object for a record.
+"""Decodes record batches into Arrow columns, without a Python object for each record.
 
-Where the records begin is found one by one; everything else is done for all of them at once: numpy reads the varints of
-one field of every record, and Arrow takes keys and values out of the bytes as they came.
+Only the beginnings of records are found one by one. All else is done for many records at once: numpy reads the varints
+of one field of every record, and Arrow takes keys and values out of the bytes as they came.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import pyarrow as pa
 
 from mesh.records.batch import (
     LOG_APPEND_TIME,
-    Batch,
     CorruptBatch,
+    RecordBatch,
     attributes_of,
     body_of,
     is_intact,
@@ -26,23 +26,23 @@ from mesh.records.batch import (
 from mesh.records.runs import singles
 
 TOGETHER = 8 << 20
-"""Bytes of uncompressed records that are decoded at once, if one batch has no more. Arrow's offsets have 31 bits."""
+"""Bytes of uncompressed records that are decoded at once, unless one batch has more. Arrow's offsets have 31 bits."""
 _LONGEST_VARINT = 10
 _LARGEST_MS = (1 << 63) // 1_000 - 1
-"""Milliseconds whose microseconds are a number of 63 bits; producers may say anything."""
+"""The most milliseconds whose microseconds fit into 63 bits; producers may send any number."""
 
 Array: TypeAlias = Any
-"""Of numpy, whose type says nothing about length or content."""
+"""A numpy array, whose type shows neither length nor content."""
 Columns: TypeAlias = Mapping[str, pa.Array]
 
 
-def decode(runs: Iterable[Batch], first: int, last: int, headers: bool) -> Iterator[tuple[int, Columns]]:
-    """The records of these runs whose offsets lie in [first, last]: how many, and their key, value, offset, timestamp,
-    timestampType and, if asked for, headers; never none, and as many at once as have about `TOGETHER` bytes.
+def decode(runs: Iterable[RecordBatch], first: int, last: int, headers: bool) -> Iterator[tuple[int, Columns]]:
+    """Yields the records of these runs whose offsets are in [first, last]: their number, and their key, value, offset,
+    timestamp, timestampType and, if requested, headers. Each item has at least one record, and about `TOGETHER` bytes.
 
     Raises CorruptBatch.
     """
-    batches: list[Batch] = []
+    batches: list[RecordBatch] = []
     bodies: list[bytes] = []
     size = 0
     for batch in chain.from_iterable(map(singles, runs)):
@@ -60,7 +60,7 @@ def decode(runs: Iterable[Batch], first: int, last: int, headers: bool) -> Itera
 
 
 def _decode(
-    batches: Sequence[Batch], bodies: Sequence[bytes], first: int, last: int, headers: bool
+    batches: Sequence[RecordBatch], bodies: Sequence[bytes], first: int, last: int, headers: bool
 ) -> Iterator[tuple[int, Columns]]:
     data = b"".join([*bodies, bytes(_LONGEST_VARINT)])
     is_appended = [bool(attributes_of(batch) & LOG_APPEND_TIME) for batch in batches]
@@ -82,7 +82,7 @@ def _decode(
 
 
 def _starts(data: bytes, sizes: Sequence[int], counts: Sequence[int]) -> Array:
-    """Where each record begins, and where the last one ends. Raises ValueError, IndexError."""
+    """Returns the position of each record, and the end of the last one. Raises ValueError and IndexError."""
     starts: list[int] = []
     add = starts.append
     end = 0
@@ -119,7 +119,7 @@ def _length(data: bytes, position: int) -> tuple[int, int]:
 
 
 def _varints(data: Array, at: Array) -> tuple[Array, Array]:
-    """The number that begins at each of these places, and where it ends. Raises IndexError, ValueError."""
+    """Returns the numbers at these positions, and the end of each. Raises IndexError and ValueError."""
     byte = data[at]
     value = (byte & 0x7F).astype(np.uint64)
     after = at + 1
@@ -138,7 +138,7 @@ def _varints(data: Array, at: Array) -> tuple[Array, Array]:
 
 
 def _field(data: Array, at: Array) -> tuple[Array, Array, Array]:
-    """Length (negative for null), where it begins and where it ends, of what has its length in front of it."""
+    """Returns the length (negative for null), start and end of fields that begin with their length."""
     length, begin = _varints(data, at)
     if len(length) and int(length.max()) > len(data):
         raise ValueError(f"a field of {int(length.max())} bytes")
@@ -147,8 +147,9 @@ def _field(data: Array, at: Array) -> tuple[Array, Array, Array]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Records:
-    """starts: where each begins in `data`, and where the last one ends. Of each record: base offset and timestamp of
-    its batch, and whether that one is the broker's."""
+    """The records of some batches, by columns. starts: the position of each record in `data`, and the end of the last
+    one. bases, times: the base offset and the timestamp of each record's batch. is_appended: whether that timestamp is
+    the broker's."""
 
     data: bytes
     starts: Array
@@ -157,10 +158,11 @@ class _Records:
     is_appended: Array
 
     def columns(self, first: int, last: int, headers: bool) -> tuple[int, Columns]:
-        """Raises IndexError, ValueError, pa.ArrowInvalid."""
+        """Returns the number of records with offsets in [first, last], and their columns. Raises IndexError, ValueError
+        and pa.ArrowInvalid."""
         bytes_ = np.frombuffer(self.data, np.uint8)
         _, at = _varints(bytes_, self.starts[:-1])
-        elapsed, at = _varints(bytes_, at + 1)  # behind the attributes, of which there are none
+        elapsed, at = _varints(bytes_, at + 1)  # after the attributes byte
         delta, at = _varints(bytes_, at)
         offsets = self.bases + delta
         if not bool((np.diff(offsets) > 0).all()):
@@ -187,7 +189,7 @@ class _Records:
 
 
 def _headers(data: bytes, bytes_: Array, count: Array, at: Array, wanted: bool) -> tuple[Columns, Array]:
-    """The column, and where each record's headers end."""
+    """Returns the column of headers, and the end of each record's headers."""
     if len(count) and (int(count.min()) < 0 or int(count.max()) > len(data)):
         raise ValueError("a number of headers that cannot be")
     before = np.zeros(len(count) + 1, np.int64)
@@ -217,14 +219,14 @@ def _headers(data: bytes, bytes_: Array, count: Array, at: Array, wanted: bool) 
 
 
 def _taken(data: bytes, lengths: Array, begins: Array) -> pa.Array:
-    """What lies there, one after the other, in bytes of its own; null where the length is negative."""
+    """Returns an array of the bytes at these positions; null where the length is negative."""
     count = len(lengths)
     if not count:
         return pa.array([], pa.binary())
     cuts = np.empty(2 * count, np.int32)
     cuts[::2] = begins
     cuts[1::2] = begins + np.maximum(lengths, 0)
-    # Every second part of the bytes is a field, and those between are what is not wanted.
+    # Every second piece is a field; those between are skipped.
     parts = pa.BinaryArray.from_buffers(pa.binary(), 2 * count - 1, [None, pa.py_buffer(cuts), pa.py_buffer(data)])
     if int(cuts[-1]) > len(data) or not bool((cuts[1:] >= cuts[:-1]).all()):
         raise ValueError("fields that overlap, or end beyond their batch")

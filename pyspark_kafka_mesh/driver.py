@@ -1,4 +1,4 @@
-"""What the driver does when Spark asks: in which order that is, docs/decisions/0022 and the tests say."""
+"""The driver's side: its answers to Spark's calls. docs/decisions/0022 and the tests show the order of these calls."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pyspark_kafka_mesh.renewing import Renewing
 
 
 class Driver:
-    """What one run of a query knows. initial: stable, since Spark asks twice; known: leased or claimed by this run."""
+    """The driver of one run of a query. initial: the same each time, since Spark asks twice."""
 
     def __init__(self, client: Client, renewing: Renewing) -> None:
         self._client = client
@@ -23,11 +23,11 @@ class Driver:
         self.initial = Offset(uuid.uuid4().hex)
 
     def stop_at_the_end(self) -> None:
-        """Nothing that comes later is read in this run."""
+        """Takes the current ends as limits of this run."""
         self._ends = self._client.ends()
 
     def after(self, start: Offset, most: int | None) -> Offset:
-        """Spark asks for more: what it has is done."""
+        """Returns the offset after `start`. Spark asks for more only when the batch at `start` is done."""
         self.acknowledge(start)
         offset = self._client.lease(start, most, self._ends)
         if offset is not start:
@@ -43,19 +43,19 @@ class Driver:
             self._renewing.forget(offset)
 
     def hold(self, end: Offset) -> None:
-        """A batch is about to be read: again, if an earlier run of this query planned it."""
+        """Notes that a batch is about to be read. If an earlier run of this query planned it, claims its lease."""
         if end.lease != self._known:
             self._client.claim(end)
             self._known = end.lease
             self._renewing.renew(end)
 
     def backlog(self) -> dict[str, int] | None:
-        """For the query's progress; it is not worth failing for."""
+        """Returns the backlog for the query's progress; a failure is ignored."""
         try:
             return self._client.backlog()
         except (MeshUnavailable, MeshRefused):
             return None
 
     def stop(self) -> None:
-        """Leases stay, for the next run of this query goes on with them."""
+        """Stops renewing. Leases stay, since the next run of this query continues with them."""
         self._renewing.stop()

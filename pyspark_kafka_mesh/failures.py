@@ -1,20 +1,20 @@
-"""Why a range cannot be read."""
+"""The reasons why a range cannot be read."""
 
 from __future__ import annotations
 
 from pyspark_kafka_mesh.offsets import Range
 
 GIVE_UP_AFTER = 120.0
-"""Seconds without any record or answer."""
+"""Seconds without a record or an answer."""
 _GO_ON = "failOnDataLoss=false goes on without it"
 
 
 class DataLost(RuntimeError):
-    """Some of a range is not there any more upstream."""
+    """Raised when a part of a range is gone upstream."""
 
 
 class ReadFailed(RuntimeError):
-    """The upstream cluster refuses, or does not answer, or what it answers cannot be read."""
+    """Raised when the upstream cluster refuses, does not answer, or sends an unreadable answer."""
 
 
 def gone(piece: Range, why: str) -> str:

@@ -1,6 +1,6 @@
-"""What stands in Spark's checkpoint: which lease a batch is, and exactly which ranges of which clusters it has.
+"""The offsets in Spark's checkpoint: the lease of a batch, with its ranges in each cluster.
 
-Pure values; the upstream logs and this are all that is needed to read a batch again.
+They are pure values; a repeated read needs only them and the upstream logs.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ COMMITTED = "read_committed"
 Place: TypeAlias = tuple[str, str, int]
 """Cluster, topic, partition."""
 WORTH_A_TASK = 50_000
-"""Offsets; what has fewer shares its task with others."""
+"""A number of offsets. A smaller range shares its task with others."""
 
 
 class ForeignOffset(ValueError):
-    """The checkpoint was not written by this source, or by a later version of it."""
+    """Raised for a checkpoint that was not written by this source, or was written by a later version of it."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Range:
-    """A run of offsets of one upstream partition, both ends included. topic_id: of the topic that they are of, as the
-    mesh has told it; None if it has not."""
+    """A run of offsets of one upstream partition, first and last included. topic_id: the id of its topic according to
+    the mesh; None if unknown."""
 
     cluster: str
     topic: str
@@ -44,7 +44,8 @@ class Range:
         return self.cluster, self.topic, self.partition
 
     def to_json(self) -> dict[str, Any]:
-        """As before there were ids, if there is none: Spark compares the text of offsets."""
+        """Returns the JSON form. Without an id it is the form from before there were ids, since Spark compares offsets
+        as text."""
         named = {name: getattr(self, name) for name in ("cluster", "topic", "partition", "first", "last")}
         return named if self.topic_id is None else named | {"topic_id": self.topic_id}
 
@@ -56,8 +57,8 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Offset:
-    """lease: None before the first batch. bootstrap: bootstrap servers of the clusters of `ranges`, by name. isolation:
-    by which the ranges are read, whenever that is."""
+    """The offset of a batch in Spark: its lease. lease: None before the first batch. bootstrap: bootstrap servers of
+    the clusters of `ranges`, by name. isolation: the isolation level for reading the ranges, also later."""
 
     holder: str
     lease: str | None = None
@@ -66,7 +67,8 @@ class Offset:
     isolation: str = COMMITTED
 
     def to_json(self) -> dict[str, Any]:
-        """As before others were known, if it is the usual isolation: Spark compares the text of offsets."""
+        """Returns the JSON form. With the default isolation it is the form from before there were others, since Spark
+        compares offsets as text."""
         return {
             "version": VERSION,
             "holder": self.holder,
@@ -78,7 +80,7 @@ class Offset:
 
     @staticmethod
     def of_json(data: Mapping[str, Any]) -> Offset:
-        """Raises ForeignOffset."""
+        """Returns the offset in a JSON object. Raises ForeignOffset."""
         if data.get("version") != VERSION:
             raise ForeignOffset(f"an offset of version {VERSION} was expected in the checkpoint, not {data!r:.200}")
         ranges = tuple(Range.of_json(each) for each in data["ranges"])
@@ -87,7 +89,7 @@ class Offset:
 
 
 def without(ranges: Sequence[Range], others: Sequence[Range]) -> list[Range]:
-    """What of these lies in none of the others; neither overlap among themselves."""
+    """Returns the parts of these ranges that are in none of the others. Neither list has overlaps in itself."""
     held: dict[Place, list[Range]] = {}
     for other in sorted(others):
         held.setdefault(other.place, []).append(other)
@@ -105,8 +107,8 @@ def without(ranges: Sequence[Range], others: Sequence[Range]) -> list[Range]:
 
 
 def pieces(ranges: Sequence[Range], least: int) -> list[Range]:
-    """These ranges cut into at least `least` pieces of about the same size, if they have as many offsets; never across
-    partitions."""
+    """Cuts ranges into at least `least` pieces of about the same size, if they have as many offsets. A piece has one
+    partition."""
     total = sum(map(len, ranges))
     if not total:
         return []
@@ -128,8 +130,9 @@ def pieces(ranges: Sequence[Range], least: int) -> list[Range]:
 
 
 def tasks(ranges: Sequence[Range], least: int) -> list[tuple[Range, ...]]:
-    """The same cut into pieces, and those that are small put together: a task costs tens of milliseconds however little
-    it reads. At least `least` tasks, if there are as many offsets; each of one cluster."""
+    """Returns the tasks of a batch: the ranges cut into pieces, and small pieces put together, since a task costs tens
+    of milliseconds however little it reads. There are at least `least` tasks, if there are as many offsets; each has
+    one cluster."""
     cut = pieces(ranges, least)
     most = min(sum(map(len, cut)) // max(least, 1), WORTH_A_TASK)
     found: list[tuple[Range, ...]] = []

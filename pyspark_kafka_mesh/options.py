@@ -1,4 +1,4 @@
-"""The options of `spark.readStream.format("kafka-mesh")`, checked."""
+"""Checks the options of `spark.readStream.format("kafka-mesh")`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ KNOWN = (
     LEASE_LOSS,
 )  # fmt: skip
 ELSEWHERE = {
-    "startingoffsets": "where a group without positions begins is said in the configuration of the mesh (`start`)",
+    "startingoffsets": "the configuration of the mesh says where a group without positions begins (`start`)",
     "endingoffsets": "a stream has no end",
     "kafka.bootstrap.servers": "the mesh names the upstream clusters; say kafka.<cluster>.<property> for one of them",
     "subscribepattern": "name the topics, separated by commas",
@@ -24,14 +24,19 @@ ELSEWHERE = {
 
 
 class WrongOption(ValueError):
-    """Names the option, its value, and what is allowed."""
+    """Raised for a wrong option, with its value and the allowed values."""
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """urls: admin addresses of the processes of one mesh. ttl, timeout: seconds. most: offsets of one trigger, None for
-    all that are available; most_bytes: about what they have in the logs. pieces: tasks of one trigger at least.
-    clusters: properties of librdkafka for reading from an upstream cluster, by its name."""
+    """The options of the source.
+
+    urls: admin addresses of the processes of one mesh.
+    ttl, timeout: in seconds.
+    most: the most offsets of one trigger, None for all available ones. most_bytes: their approximate bytes in the logs.
+    pieces: the least number of tasks of one trigger.
+    clusters: librdkafka properties for reading from an upstream cluster, by its name.
+    """
 
     urls: tuple[str, ...]
     virtual_cluster: str
@@ -51,7 +56,7 @@ class Options:
 
 
 def parse(given: Mapping[str, str]) -> Options:
-    """Keys in any case, as Spark passes them. Raises WrongOption."""
+    """Parses options with keys in any case, as Spark passes them. Raises WrongOption."""
     options = {key.lower(): value for key, value in given.items()}
     known = {name.lower(): name for name in KNOWN}
     clusters: dict[str, dict[str, str]] = {}

@@ -1,9 +1,9 @@
-"""What a task does: read ranges straight from their upstream cluster, into Arrow.
+"""Reads the ranges of a task into Arrow, directly from their upstream cluster.
 
-Every attempt reads the same records, for ever. Offsets that are missing inside a range (compaction, transaction
-markers) are normal; a range whose beginning or end was deleted is an error, unless `failOnDataLoss` is false.
+Every attempt reads the same records. Missing offsets inside a range (compaction, transaction markers) are normal; a
+range whose beginning or end was deleted is an error, unless `failOnDataLoss` is false.
 
-Batches are read as they lie in the log, over the mesh's own connections (docs/decisions/0032). Where those do not do
+Batches are read as they are in the log, over the mesh's own connections (docs/decisions/0032). If that is impossible
 (properties that only librdkafka knows, record formats before Kafka 0.11), librdkafka reads record by record.
 """
 
@@ -15,12 +15,12 @@ from dataclasses import replace
 import pyarrow as pa
 
 from mesh.records.batch import CorruptBatch
-from mesh.security.client_properties import reason_against
+from mesh.security.client_properties import unsupported_reason
 from pyspark_kafka_mesh import by_librdkafka
 from pyspark_kafka_mesh.columns import Columns, decode
 from pyspark_kafka_mesh.failures import ReadFailed
 from pyspark_kafka_mesh.offsets import COMMITTED, Range
-from pyspark_kafka_mesh.undecoded import NotReadHere, Upstream
+from pyspark_kafka_mesh.undecoded import NeedsLibrdkafka, Upstream
 
 
 def read(
@@ -30,10 +30,10 @@ def read(
     schema: pa.Schema,
     isolation: str = COMMITTED,
 ) -> Iterator[pa.RecordBatch]:
-    """pieces: of one cluster. properties: librdkafka's. schema: the source's, or some columns of it. isolation: Kafka's
-    word for it. Raises DataLost, ReadFailed."""
+    """Reads ranges into Arrow. pieces: ranges of one cluster. properties: librdkafka's. schema: the source's, or some
+    of its columns. isolation: Kafka's isolation level. Raises DataLost and ReadFailed."""
     headers = "headers" in schema.names
-    if reason_against(properties) is not None:
+    if unsupported_reason(properties) is not None:
         for piece in pieces:
             for count, columns in by_librdkafka.read(piece, properties, fail_on_loss, headers, isolation):
                 yield _batch(piece, count, columns, schema)
@@ -57,7 +57,7 @@ def _undecoded(
             yield from decode(batches, piece.first, piece.last, headers)
     except CorruptBatch as problem:
         raise ReadFailed(f"{piece}: {problem}") from problem
-    except NotReadHere as rest:
+    except NeedsLibrdkafka as rest:
         piece = replace(piece, first=rest.position)
         yield from by_librdkafka.read(piece, properties, fail_on_loss, headers, isolation)
 

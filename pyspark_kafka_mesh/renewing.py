@@ -1,4 +1,4 @@
-"""The lease of the batch that runs is renewed as long as the driver's process lives."""
+"""Renews the lease of the current batch as long as the driver's process lives."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from pyspark_kafka_mesh.client import Client, LeaseLost, MeshRefused, MeshUnavai
 from pyspark_kafka_mesh.offsets import Offset
 
 INTERVAL = 10.0
-"""Seconds; far less than the two minutes that a mesh which was restarted waits for it."""
+"""Seconds between renewals: far less than the two minutes for which a restarted mesh holds leases."""
 
 
 class Renewing:
-    """A thread of its own: batches may take longer than leases. That one was lost is told before it is acknowledged."""
+    """A thread that renews leases, since batches may take longer than leases. It reports a lost lease before its batch
+    is acknowledged."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -32,8 +33,8 @@ class Renewing:
             self._current = None
 
     def raise_if_lost(self, offset: Offset) -> None:
-        """Others may be through with what they were given of it: acknowledging it again would not tell. Raises
-        LeaseLost."""
+        """Raises LeaseLost if the lease was lost. An acknowledgement would not show that others have processed its
+        records."""
         if self._lost is not None and self._lost[0].lease == offset.lease:
             raise self._lost[1]
 
@@ -41,7 +42,7 @@ class Renewing:
         self._stopped.set()
 
     def once(self) -> None:
-        """Renew what is read now, if anything is."""
+        """Renews the lease that is being read, if there is one."""
         offset = self._current
         if offset is not None:
             try:
@@ -50,7 +51,7 @@ class Renewing:
                 self._lost = offset, lost
                 self.forget(offset)
             except (MeshUnavailable, MeshRefused):
-                return  # the next call that Spark waits for will say so
+                return  # the next call that Spark waits for reports it
 
     def _run(self) -> None:
         while not self._stopped.wait(INTERVAL):

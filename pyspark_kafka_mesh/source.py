@@ -1,8 +1,8 @@
-"""`format("kafka-mesh")`: one stream over several Kafka clusters, in the same pool as everybody else.
+"""`format("kafka-mesh")`: one stream over several Kafka clusters, in the same pool as other consumers.
 
-Offsets are range leases. Spark writes them to its checkpoint before any task runs, so a batch is read again exactly as
-it was after any failure; a lease is acknowledged when Spark asks for what comes after it, which it does only when that
-batch is done. docs/spark.md.
+Offsets are range leases. Spark writes them to its checkpoint before any task runs, so a repeated batch has exactly the
+same records. A lease is acknowledged when Spark asks for the next batch, which it does only when this one is done. See
+docs/spark.md.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class KafkaMeshSource(DataSource):
 
 @dataclass
 class Piece(InputPartition):
-    """One task. properties: librdkafka's, for the cluster of the ranges. isolation: of the offset."""
+    """One task. properties: librdkafka's, for the cluster of the ranges. isolation: as in the offset."""
 
     ranges: tuple[Range, ...]
     properties: Mapping[str, str]
@@ -52,7 +52,8 @@ class Piece(InputPartition):
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """On the driver one instance lives as long as the query runs; each task has a copy of a fresh one."""
+    """The reader of a stream. On the driver one instance lives as long as the query runs; each task has a copy of a
+    fresh one."""
 
     def __init__(self, options: Options, schema: StructType) -> None:
         self._options = options
@@ -109,7 +110,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._state.stop()
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        # Only tasks need it: Spark starts four Python processes for a query, and gives each ten seconds to be there.
+        # Only tasks need it. Spark starts four Python processes for a query, and gives each ten seconds to start.
         from pyspark_kafka_mesh.reading import read
 
         assert isinstance(partition, Piece)

@@ -1,4 +1,4 @@
-"""Reading ranges as the batches that lie in the log, over the mesh's own connections to the upstream cluster."""
+"""Reads ranges as the batches in the log, over the mesh's own connections to the upstream cluster."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ import time
 from collections.abc import Iterator, Mapping
 from types import TracebackType
 
-from mesh.records.batch import Batch, CorruptBatch
+from mesh.records.batch import CorruptBatch, RecordBatch
 from mesh.records.spans import ClusterName, TopicName, UpstreamPartition
-from mesh.upstream.links.connection_settings import access_of
+from mesh.upstream.links.connection_settings import connection_settings_of
 from mesh.upstream.links.handshake import Unreachable
-from mesh.upstream.links.nodes import Node, Nodes
+from mesh.upstream.links.nodes import Nodes, UpstreamNode
 from mesh.upstream.problems import name_of
 from mesh.upstream.raw.log_bounds import EARLIEST, LATEST, offset_of
 from mesh.upstream.raw.reading import (
-    NO_LEADER,
+    NO_NODE,
     NotTheLeader,
-    OldFormat,
+    OldFormatFound,
     OutOfRange,
     Progress,
     ReadElsewhere,
@@ -30,14 +30,14 @@ from pyspark_kafka_mesh.failures import GIVE_UP_AFTER, DataLost, ReadFailed, gon
 from pyspark_kafka_mesh.offsets import Range
 
 FETCH_BYTES = 4 << 20
-"""Of one answer; a batch that is larger comes all the same (KIP-74)."""
+"""The most bytes of one answer; a larger batch comes all the same (KIP-74)."""
 WAIT_MS = 500
-REST = 0.1
-"""Seconds until what did not work is tried again."""
+RETRY_DELAY = 0.1
+"""Seconds until the next attempt."""
 
 
-class NotReadHere(Exception):
-    """From `position` on librdkafka is needed: an old record format, or an old broker."""
+class NeedsLibrdkafka(Exception):
+    """Raised when librdkafka must read from `position` on, because of an old record format or an old broker."""
 
     def __init__(self, position: int) -> None:
         super().__init__(position)
@@ -45,17 +45,17 @@ class NotReadHere(Exception):
 
 
 class Upstream:
-    """One upstream cluster, for one task. The loop runs only while something is waited for; what was asked for ahead
-    comes meanwhile."""
+    """One upstream cluster, for one task. The event loop runs only while the task waits. A request that was sent ahead
+    is answered meanwhile."""
 
     def __init__(
         self, cluster: str, properties: Mapping[str, str], fail_on_loss: bool, read_committed: bool = True
     ) -> None:
-        """Raises OSError for files of the properties that cannot be used."""
+        """Raises OSError for files in the properties that cannot be used."""
         self._fail_on_loss = fail_on_loss
         self._read_committed = read_committed
         self._runner = asyncio.Runner()
-        self._nodes = Nodes(ClusterName(cluster), properties["bootstrap.servers"], access_of(properties))
+        self._nodes = Nodes(ClusterName(cluster), properties["bootstrap.servers"], connection_settings_of(properties))
 
     def __enter__(self) -> Upstream:
         self._runner.__enter__()
@@ -67,9 +67,9 @@ class Upstream:
         self._nodes.close()
         self._runner.close()
 
-    def read(self, piece: Range) -> Iterator[tuple[Batch, ...]]:
-        """The batches that a range lies in, as far as they are for consumers of this isolation level. Raises DataLost,
-        ReadFailed, NotReadHere."""
+    def read(self, piece: Range) -> Iterator[tuple[RecordBatch, ...]]:
+        """Yields the batches of a range that a consumer with this isolation level gets. Raises DataLost, ReadFailed and
+        NeedsLibrdkafka."""
         log = _Log(self._nodes, piece, self._fail_on_loss, self._read_committed)
         loop = self._runner.get_loop()
         position = piece.first
@@ -80,7 +80,8 @@ class Upstream:
                 is_over = position > piece.last
                 if not is_over:
                     ahead = loop.create_task(log.after(position))
-                    loop.run_until_complete(asyncio.sleep(0))  # it is sent, and answered while these are decoded
+                    # Lets the task send its request, so that the broker answers while these batches are decoded.
+                    loop.run_until_complete(asyncio.sleep(0))
                 if batches:
                     yield batches
                 if is_over:
@@ -90,7 +91,7 @@ class Upstream:
 
 
 class _Log:
-    """One partition, as its leader, or the replica that this one names, tells it."""
+    """One partition, read from its leader, or from the replica that the leader names."""
 
     def __init__(self, nodes: Nodes, piece: Range, fail_on_loss: bool, read_committed: bool) -> None:
         self._nodes = nodes
@@ -98,12 +99,12 @@ class _Log:
         self._fail_on_loss = fail_on_loss
         self._read_committed = read_committed
         self._source = UpstreamPartition(ClusterName(piece.cluster), TopicName(piece.topic), piece.partition)
-        self._node: Node | None = None
+        self._node: UpstreamNode | None = None
         self._epoch = -1
 
-    async def after(self, position: int) -> tuple[tuple[Batch, ...], int]:
-        """What stands at `position` and behind it, and the position behind that; at least one of both is news. Raises
-        DataLost, ReadFailed, NotReadHere."""
+    async def after(self, position: int) -> tuple[tuple[RecordBatch, ...], int]:
+        """Returns the batches from `position` on, and the position after them. There are batches, or the position is
+        higher. Raises DataLost, ReadFailed and NeedsLibrdkafka."""
         began, reason = time.monotonic(), "nothing came"
         while time.monotonic() < began + GIVE_UP_AFTER:
             try:
@@ -113,17 +114,17 @@ class _Log:
                 self._node = None
             if batches or after > position:
                 return batches, after
-            await asyncio.sleep(REST)
+            await asyncio.sleep(RETRY_DELAY)
         raise ReadFailed(f"nothing came of {self._piece} for {GIVE_UP_AFTER:g} s: {reason}")
 
-    async def _attempt(self, position: int) -> tuple[tuple[Batch, ...], int, str]:
-        """The same, or why there is nothing."""
+    async def _attempt(self, position: int) -> tuple[tuple[RecordBatch, ...], int, str]:
+        """Makes one attempt. Returns the same as `after`, and the reason if there is nothing."""
         node = self._node = self._node or await self._leader()
         if node is None:
             return (), position, "it has no leader"
-        version = version_for((await node.fetching.versions()).get(messages.FETCH), has_ids=False)
+        version = version_for((await node.fetch_link.versions()).get(messages.FETCH), has_ids=False)
         if version is None:
-            raise NotReadHere(position)
+            raise NeedsLibrdkafka(position)
         request = fetch_request(
             version,
             {self._piece.topic: [FetchFrom(self._piece.partition, self._epoch, position, FETCH_BYTES)]},
@@ -132,16 +133,16 @@ class _Log:
             read_committed=self._read_committed,
             rack=self._nodes.rack,
         )
-        answer = decode_fetch_answer(await node.fetching.request(request, WAIT_MS / 1_000))
+        answer = decode_fetch_answer(await node.fetch_link.request(request, WAIT_MS / 1_000))
         for fetched in answer.partitions:
             match outcome_of(fetched, position, self._read_committed, False):
                 case Progress(batches, after):
                     if batches or after > position:
                         return batches, after, ""
                     return (), await self._bounded(position), "its log ends there, or a transaction is open"
-                case OldFormat(before):
+                case OldFormatFound(before):
                     if not before.batches:
-                        raise NotReadHere(position)
+                        raise NeedsLibrdkafka(position)
                     return before.batches, before.position, ""
                 case OutOfRange():
                     return (), await self._bounded(position), "its log does not have the offset"
@@ -156,13 +157,13 @@ class _Log:
         return (), position, name_of(answer.error_code)
 
     async def _bounded(self, position: int) -> int:
-        """Where to go on if nothing stands at the position: behind the range if that is over, since its log ends; at
-        the same position while a transaction is open there."""
+        """Returns the position at which to continue if there is nothing at this one: the position after the range if
+        the log ends before; the same position while a transaction is open there."""
         leader = self._node = await self._leader()
         if leader is None:
             return position
         begin = await offset_of(self._source, leader, self._epoch, EARLIEST)
-        # A leader that is new to its task does not say before it knows (KIP-207).
+        # A new leader does not answer before it knows the end (KIP-207).
         end = await offset_of(self._source, leader, self._epoch, LATEST, self._read_committed)
         if begin is None or end is None:
             return position
@@ -180,11 +181,11 @@ class _Log:
             return self._piece.last + 1
         return position
 
-    async def _leader(self) -> Node | None:
+    async def _leader(self) -> UpstreamNode | None:
         layout = await self._nodes.layout([self._source.topic])
         for topic in layout.topics:
             for each in topic.partitions:
                 if topic.name == self._piece.topic and each.partition == self._piece.partition:
                     self._epoch = each.epoch
-                    return self._nodes.nodes.get(each.leader) if each.leader != NO_LEADER else None
+                    return self._nodes.nodes.get(each.leader) if each.leader != NO_NODE else None
         return None

@@ -9,24 +9,34 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadGroupScheduling
 
 from tests.integration.jars import kafka_jars, missing_programs
 from tests.integration.kafka import KafkaCluster
+from tests.suites import SUITES, marks_named_in, may_have
+
+_STARTUP = str(Path(__file__).with_name("startup"))
+if _STARTUP not in os.environ.get("PYTHONPATH", ""):
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (_STARTUP, os.environ.get("PYTHONPATH"))))
 
 settings.register_profile("fast", derandomize=True, max_examples=50, deadline=None)
+# For thousands of state machines: make machines. It prints their seeds, and shrinks nothing.
+settings.register_profile("random", max_examples=150, deadline=None, database=None, phases=(Phase.generate,))
 settings.register_profile("deep", max_examples=2_000, deadline=None)
-# For lines that are traced (`make coverage`), each of which takes a multiple: a few examples run nearly as many lines.
+# For traced lines (`make coverage`), which take several times as long: a few examples run nearly as many lines.
 settings.register_profile(
     "traced", derandomize=True, max_examples=5, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fast"))
 
 _BROKER_FIXTURES = frozenset({"kafka", "kafka_pair", "old_pair"})
+_LONGEST = ("tests/chaos/", "tests/router/test_group_retention.py", "tests/spark/")
 _NO_SKIP = "KAFKA_MESH_NO_SKIP"
 _skipped = pytest.StashKey[list[str]]()
+_clusters: list[KafkaCluster] = []
+"""The clusters of the whole run."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -34,13 +44,28 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(_Skips(config.stash[_skipped]))
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leaves out a file without a test for this run (tests/suites.py): reading files takes most of the time of a short
+    run."""
+    expression = config.option.markexpr
+    asked_for = any(Path(arg.partition("::")[0]).resolve() == collection_path for arg in config.args)
+    if not expression or asked_for or not collection_path.match("test_*.py"):
+        return None
+    return None if may_have(expression, marks_named_in(collection_path)) else True
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Whatever uses a real broker is marked `kafka`, and comes last: the quick tests have failed by then. Of those the
-    chaos is first: it takes minutes, while the other workers do the rest."""
+    """Marks tests with a real broker `kafka`, and puts them last: quick tests fail first. Those that take minutes are
+    the first of them, so that no worker is left with one at the end."""
     for item in items:
+        if item.get_closest_marker("deep") is not None:
+            item.add_marker(pytest.mark.long)
+        unnamed = {mark.name for mark in item.iter_markers()} & SUITES - marks_named_in(item.path)
+        if unnamed:
+            raise pytest.UsageError(f"{item.path}: name {unnamed.pop()}, or in tests/suites.py the import it comes by")
         if _BROKER_FIXTURES.intersection(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.kafka)
-    items.sort(key=lambda item: (item.get_closest_marker("kafka") is not None, "tests/chaos/" not in item.nodeid))
+    items.sort(key=lambda item: (item.get_closest_marker("kafka") is not None, not item.nodeid.startswith(_LONGEST)))
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadGroupScheduling | None:
@@ -49,7 +74,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadGro
 
 
 class _FilesInGroups(LoadGroupScheduling):
-    """Sends all tests of a group to one process: of those files that name it."""
+    """Sends all tests of a group to one process: those of the files that name it, and those that share a session of
+    Spark, which is a Java process."""
 
     def _split_scope(self, nodeid: str) -> str:
         return _group_of(nodeid.partition("::")[0]) or nodeid
@@ -57,19 +83,22 @@ class _FilesInGroups(LoadGroupScheduling):
 
 @cache
 def _group_of(file: str) -> str | None:
-    found = re.search(r'xdist_group\("([^"]+)"\)', (Path(__file__).parents[1] / file).read_text())
-    return found[1] if found is not None else None
+    text = (Path(__file__).parents[1] / file).read_text()
+    found = re.search(r'xdist_group\("([^"]+)"\)', text)
+    if found is not None:
+        return found[1]
+    return "spark" if re.search(r"\bspark: ", text) else None
 
 
 @pytest.fixture(scope="session")
 def anyio_backend() -> str:
-    """kafka-mesh runs on asyncio; that trio is installed, for another package, changes nothing."""
+    """kafka-mesh runs on asyncio, even if trio is installed for another package."""
     return "asyncio"
 
 
 @pytest.fixture(scope="session")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
-    """A running Apache Kafka, the one of the whole run: give topics and groups names of your own."""
+    """A running Apache Kafka, the one of the whole run: give topics and groups unique names."""
     yield from _cluster("eu", tmp_path_factory)
 
 
@@ -80,7 +109,7 @@ def _second_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaClu
 
 @pytest.fixture(scope="session")
 def kafka_pair(kafka: KafkaCluster, _second_kafka: KafkaCluster) -> tuple[KafkaCluster, KafkaCluster]:
-    """Two clusters that know nothing of each other, eu (which is `kafka`) and us."""
+    """Two unrelated clusters, eu (which is `kafka`) and us."""
     return kafka, _second_kafka
 
 
@@ -88,8 +117,17 @@ def _cluster(name: str, folders: pytest.TempPathFactory) -> Iterator[KafkaCluste
     if missing := missing_programs():
         pytest.skip(f"a real Apache Kafka needs Java 17 and Maven; not found: {', '.join(missing)}")
     cluster = KafkaCluster(name, kafka_jars(), folders.mktemp(f"kafka-{name}"))
+    _clusters.append(cluster)
     yield cluster
+    _clusters.remove(cluster)
     cluster.kill()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown() -> None:
+    """If a test fails while a cluster is down or hangs, the tests after it still find the clusters running."""
+    for cluster in _clusters:
+        cluster.revive()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -104,7 +142,7 @@ def pytest_runtest_makereport(
 
 
 class _Skips:
-    """Hears of them also when the tests run in other processes (pytest-xdist)."""
+    """Learns of skipped tests even when the tests run in other processes (pytest-xdist)."""
 
     def __init__(self, skipped: list[str]) -> None:
         self._skipped = skipped

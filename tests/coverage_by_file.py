@@ -1,8 +1,8 @@
-"""How much of each file of the pure packages is run by its own test file alone: `make coverage`.
+"""The lines of each pure file that its own tests run: `make coverage`.
 
-The own tests of mesh/x/y.py are tests/x/test_y.py; all tests of its package together have to run more of it, which is
-all that is asked of a file without tests of its own. Each line is kept with the tests that ran it, and what an import
-runs counts for everybody. Exit code 1 if a file is below a bound, 2 if a test fails.
+The own tests of mesh/x/y.py are tests/x/test_y.py. All tests of its package together must run more of it; for a file
+without own tests only that counts. Each line is kept with the tests that ran it, and lines run by an import count for
+all. Exit code 1 if a file is below a bound, 2 if a test fails.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ ELSEWHERE: Final = frozenset({Path("mesh/config/security/files.py")})
 
 @dataclass(frozen=True, slots=True)
 class Covered:
-    """own: percent of its lines by its own tests; None if it has none. together: by all tests of its package."""
+    """own: percent of its lines that its own tests run; None if it has none. together: by all tests of its package."""
 
     file: Path
     lines: int
@@ -71,7 +71,7 @@ def covered(coverage: Coverage, packages: Sequence[str]) -> Iterator[Covered]:
 
 
 def _percent(data: CoverageData, file: Path, statements: Sequence[int], tests: str) -> float:
-    """tests: how the names begin of those that count."""
+    """tests: the beginnings of the names of tests that count."""
     data.set_query_contexts([f"^{re.escape(tests)}", "^$"])
     ran = set(data.lines(str(file)) or ())
     return 100 * len(ran.intersection(statements)) / len(statements)

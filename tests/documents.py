@@ -24,7 +24,7 @@ TOOLS: Final = frozenset(
         *("docker", "kubectl", "promtool", "kcat", "kafka-consumer-groups.sh", "kafka-console-consumer.sh"),
     }
 )
-"""What a line of an indented block begins with, if it is a command. In a fenced `sh` block everything is one."""
+"""First words of commands in an indented block. In a fenced `sh` block every line is a command."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ def blocks(page: str) -> Iterator[Block]:
 
 
 def commands(page: str) -> Iterator[str]:
-    """Every shell command of a page, in a line of its own, without comments."""
+    """Every shell command of a page, one a line, without comments."""
     for block in blocks(page):
         if block.language in (None, "sh", "bash", "console"):
             for command in _joined(block.text):

@@ -38,7 +38,8 @@ class _Jumping(selectors.SelectSelector):
 
 
 def in_fake_time(test: Callable[[], Awaitable[None]]) -> Callable[[], None]:
-    """Makes an async test one for pytest. What the loop would only log fails it, unless the test expects it."""
+    """Makes an async test one for pytest. A test fails on errors that the loop would only log, unless it expects
+    them."""
 
     @wraps(test)
     def run() -> None:

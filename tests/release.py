@@ -1,7 +1,7 @@
-"""Makes what is published of a version, and tries it: `make release` puts it into dist/.
+"""Makes the artifacts of a release, and tests them: `make release` puts them into dist/.
 
-The wheel and the source; the Helm chart; the list of every package that the wheel brings (SBOM, CycloneDX). The wheel
-is installed in an environment of its own, in which the program has to run and the list is made.
+The wheel and the source; the Helm chart; the list of every package that the wheel installs (SBOM, CycloneDX). The wheel
+is installed into a new environment, in which the program must run and the list is made.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ EXAMPLE: Final = SOURCE / "config/relay.yaml"
 
 
 class Mistake(Exception):
-    """What was made is not what should be published."""
+    """An artifact is not fit to be published."""
 
 
 def version() -> str:
@@ -35,7 +35,7 @@ def version() -> str:
 
 
 def make(folder: Path) -> None:
-    """Everything, in an empty folder."""
+    """Makes all artifacts, in an empty folder."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     subprocess.run([sys.executable, "-m", "build", "--outdir", folder, SOURCE], check=True, stdout=subprocess.DEVNULL)
@@ -75,7 +75,7 @@ def check_source(source: Path) -> None:
 
 
 def pack_chart(folder: Path) -> Path:
-    """As `helm package` does it. Raises Mistake if its versions are others."""
+    """Packs the chart like `helm package`. Raises Mistake if its versions differ."""
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
     if {chart["version"], chart["appVersion"]} != {version()}:
         raise Mistake(f"the chart is {chart['version']} of {chart['appVersion']}, and this is {version()}")
@@ -86,10 +86,10 @@ def pack_chart(folder: Path) -> Path:
 
 
 def try_wheel(wheel: Path, folder: Path, sbom: Path) -> int:
-    """Installs it, runs it, and writes what it has brought. How many packages that are."""
+    """Installs the wheel, runs it, and writes the list of the packages that it installed. Returns their number."""
     subprocess.run([sys.executable, "-m", "venv", folder], check=True)
     binaries = folder / "bin"
-    pip: list[str | Path] = [binaries / "pip", "install", "--quiet", "--disable-pip-version-check"]
+    pip: list[str | Path] = [binaries / "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile"]
     subprocess.run([*pip, "--constraint", SOURCE / "requirements.lock", wheel], check=True)
     told = subprocess.run([binaries / "kafka-mesh", "--version"], check=True, capture_output=True, text=True).stdout
     if told.strip() != f"kafka-mesh {version()}":
@@ -99,7 +99,7 @@ def try_wheel(wheel: Path, folder: Path, sbom: Path) -> int:
     listing: list[str | Path] = [sys.executable, "-m", "cyclonedx_py", "environment", binaries / "python"]
     subprocess.run([*listing, "--output-reproducible", "--output-file", sbom], check=True)
     made = json.loads(sbom.read_text())
-    for each in made["components"]:  # where the wheel lay when it was installed is nobody's business
+    for each in made["components"]:  # the wheel's folder at installation must not be published
         references = each.get("externalReferences", ())
         each["externalReferences"] = [one for one in references if not one["url"].startswith("file:")]
     sbom.write_text(json.dumps(made, indent=2) + "\n")
@@ -110,7 +110,7 @@ def try_wheel(wheel: Path, folder: Path, sbom: Path) -> int:
 
 
 def write_sums(folder: Path) -> None:
-    """`sha256sum --check SHA256SUMS` proves the rest."""
+    """Writes SHA256SUMS, with which `sha256sum --check` verifies the other files."""
     files = sorted(folder.iterdir())
     sums = [f"{hashlib.sha256(each.read_bytes()).hexdigest()}  {each.name}\n" for each in files]
     (folder / "SHA256SUMS").write_text("".join(sums))

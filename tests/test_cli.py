@@ -1,4 +1,4 @@
-"""The command as people meet it: exit codes, and what stands on which stream."""
+"""The command as people meet it: exit codes, and the output on each stream."""
 
 from __future__ import annotations
 
@@ -161,4 +161,7 @@ def test_the_start_loads_nothing_heavy() -> None:
 def test_dead_letters_of_pools_that_have_none(arguments: list[str]) -> None:
     more = ["eu/orders-0@1"] if arguments == ["show"] else []
     done = kafka_mesh("dlq", *arguments, CONFIG / "orders.yaml", *more)
-    assert (done.returncode, done.stderr) == (1, "kafka-mesh: no pool of this configuration has dead_letters\n")
+    assert (done.returncode, done.stderr) == (
+        1,
+        "kafka-mesh: no pool of this configuration has dead_letters; configure it first\n",
+    )

@@ -1,4 +1,4 @@
-"""Every command that a page tells users to type is known here: it is run, or a test is named that runs it."""
+"""Knows every command that a page tells users to type: the test runs it, or names a test that runs it."""
 
 from __future__ import annotations
 
@@ -33,15 +33,17 @@ VERBS: Final = {
     "install": CI,
     "lint": CI,
     "lock": "requirements.lock",
+    "machines": "tests/test_random_machines.py",
     "picture": "tests/demo/test_picture.py",
     "release": "tests/test_release.py",
     "soak": "tests/chaos/test_soak.py",
     "test": CI,
     "test-clients": "tests/clients/test_alone.py",
     "test-long": "tests/conftest.py",
+    "test-deep": "tests/router/test_group_kills.py",
     "test-outside": "tests/outside/test_kgo.py",
 }
-"""What is behind a verb of make, and runs or is run with it."""
+"""The file that each verb of make runs, or runs with."""
 
 RUN_HERE: Final = {
     "kafka-mesh --help",
@@ -57,7 +59,7 @@ ELSEWHERE: Final = {
     "kafka-consumer-groups.sh": "tests/integration/test_tools.py::test_kafka_consumer_groups",
     "pip install 'kafka-mesh[spark]'": "tests/spark/test_source.py",
 }
-"""Commands by their beginning, which are not ours."""
+"""Beginnings of other programs' commands."""
 
 
 def everything() -> list[tuple[str, str]]:
@@ -97,7 +99,7 @@ def assert_verb(verb: str) -> None:
 
 
 def assert_of_ours(arguments: list[str]) -> None:
-    """The command has these sub-commands and options, and some test uses it."""
+    """Asserts that the command has these sub-commands and options, and that a test uses it."""
     command: Any = typer.main.get_command(app)
     names: list[str] = []
     while hasattr(command, "commands") and arguments and not arguments[0].startswith("-"):

@@ -1,4 +1,4 @@
-"""What CONTRIBUTING.md names is there."""
+"""The files that CONTRIBUTING.md names exist."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lines count for the tests that ran them, and those of imports for all."""
+"""Lines count for the tests that ran them; lines that an import ran count for all."""
 
 from __future__ import annotations
 

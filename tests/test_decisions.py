@@ -1,4 +1,4 @@
-"""The list of decisions names each of them once, and nothing else."""
+"""The list of decisions names each of them once, and no others."""
 
 from __future__ import annotations
 

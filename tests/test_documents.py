@@ -1,4 +1,4 @@
-"""How commands are found in pages."""
+"""Finding commands in pages."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def until(what: str, probe: Callable[[], bool]) -> None:
 
 
 def configuration(endpoint: MeshEndpoint, eu: str, us: str) -> str:
-    """That of the page, for these clusters and free ports."""
+    """The configuration of the page, with these clusters and free ports."""
     (text,) = (block.text for block in blocks("docs/getting-started.md") if block.language == "yaml")
     places = {
         "kafka-1.eu.example:9092,kafka-2.eu.example:9092": eu,
@@ -46,7 +46,7 @@ def configuration(endpoint: MeshEndpoint, eu: str, us: str) -> str:
 
 
 def clusters(children: Children, folder: Path) -> tuple[str, str]:
-    """Their addresses; each has its half of the records."""
+    """The addresses of the clusters; each has half of the records."""
     files = [folder / f"{name}.address" for name in ("eu", "us")]
     for file in files:
         children.start(file.stem, "mesh.demo.processes.clusters", TOPIC, file)
@@ -75,7 +75,7 @@ def is_ready(endpoint: MeshEndpoint) -> bool:
 
 
 def consumed(address: str) -> tuple[Consumer, set[bytes]]:
-    """All records, by a consumer as the page has it; it is still a member."""
+    """All records, read by the page's consumer, which is still a member."""
     consumer = Consumer({"bootstrap.servers": address, "group.id": "first-try"})
     consumer.subscribe([TOPIC])
     values: set[bytes] = set()

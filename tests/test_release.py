@@ -1,4 +1,4 @@
-"""What `make release` publishes is complete, and can be checked by those who get it."""
+"""The artifacts of `make release` are complete, and users can verify them."""
 
 from __future__ import annotations
 

@@ -24,8 +24,8 @@ _SPEC.loader.exec_module(site)
         ("docs/migration.md", "../README.md#what-is-not", "index.md#what-is-not"),
         ("docs/migration.md", "tools.md#kafkas-tools-at-the-mesh", "tools.md#kafkas-tools-at-the-mesh"),
         ("docs/configuration.md", "../config/full.yaml", "config/full.yaml"),
-        ("docs/decisions/README.md", "0002-singleton-generations.md", "0002-singleton-generations.md"),
-        ("docs/decisions/0002-singleton-generations.md", "../how-it-works.md", "../how-it-works.md"),
+        ("docs/decisions/README.md", "0003-virtual-offsets-with-slots.md", "0003-virtual-offsets-with-slots.md"),
+        ("docs/decisions/0003-virtual-offsets-with-slots.md", "../how-it-works.md", "../how-it-works.md"),
         ("benchmarks/README.md", "../docs/performance.md", "performance.md"),
         ("docs/tools.md", "https://example.org/a.md", "https://example.org/a.md"),
         ("docs/tools.md", "#in-a-browser", "#in-a-browser"),
@@ -49,3 +49,19 @@ def test_pages_that_are_in_no_section() -> None:
 
 def test_the_pages_that_stand_elsewhere_are_there() -> None:
     assert all((ROOT / path).is_file() for path in site.PAGES)
+
+
+def test_a_mermaid_picture_is_a_drawing_on_the_site() -> None:
+    page = "before\n\n```mermaid\nflowchart LR\n    a --> b\n```\n\nafter\n"
+    (picture,) = site.pictures(page)
+    name = Path(site.drawing(picture)).name
+    assert site.drawn(page, "docs/tools.md") == f"before\n\n![picture](pictures/mermaid/{name})\n\nafter\n"
+    assert f"(../pictures/mermaid/{name})" in site.drawn(page, "docs/decisions/0001-x.md")
+
+
+def test_each_picture_has_its_drawing_and_no_drawing_is_left_over() -> None:
+    """Run `python -m tests.drawings` after a change of a picture."""
+    drawings = {
+        site.drawing(each) for page in (ROOT / "docs").rglob("*.md") for each in site.pictures(page.read_text())
+    }
+    assert drawings == {str(file.relative_to(ROOT)) for file in (ROOT / "docs/pictures/mermaid").iterdir()}

@@ -1,4 +1,4 @@
-"""The list of names that are kept though nothing uses them holds none that has gone, or that something uses by now."""
+"""The list of names that are kept without a use contains no removed name, and none that is used by now."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 import tomllib
 from pathlib import Path
 
+import pytest
 from vulture import Vulture
 
 from tests.used_elsewhere import NAMES
@@ -22,8 +23,10 @@ def test_every_name_is_still_there() -> None:
     assert len(set(NAMES)) == len(NAMES)
 
 
+@pytest.mark.long
+@pytest.mark.deep
 def test_nothing_here_uses_a_name_of_the_list() -> None:
-    """Of the code and its tests, or of the code alone."""
+    """Neither the code nor its tests, or the code alone, use it."""
     found = _unused(FOLDERS) | _unused(FOLDERS[:-1])
     assert set(NAMES) - found <= {"NAMES"}
 

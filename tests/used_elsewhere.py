@@ -1,7 +1,7 @@
-"""Names that nothing here uses, and why each of them stays all the same: `vulture` reads this in `make lint`.
+"""Names without a use here, and the reason why each of them stays: `vulture` reads this in `make lint`.
 
-What nobody uses and is not listed here fails there, also what only tests use of the code that they test. Decorators
-whose functions others call are in `pyproject.toml`.
+An unused name that is not listed here fails there, and so does code that only its tests use. Decorators whose functions
+others call are in `pyproject.toml`.
 """
 
 from __future__ import annotations
@@ -18,26 +18,31 @@ class _Names:
 
 _ = _Names()
 NAMES: Final = (
-    # Words of users, and of brokers, that are only ever looked up by their value.
-    _.UNSTABLE_OFFSET_COMMIT,  # error codes of brokers, which are named in messages to people
+    # Words of users and brokers that are only looked up by their value.
+    _.UNSTABLE_OFFSET_COMMIT,  # error codes of brokers, named in messages to people
     _.THROTTLING_QUOTA_EXCEEDED,
-    # Kept so that something is not collected as garbage while it is at work.
+    # References that prevent garbage collection.
     _._connecting,  # a task of benchmarks/relay.py
-    # What tests hold the code to.
+    # Used by tests of the code.
     _.__signature__,  # tests/runtime/relay/loops.py: pytest reads it
     _.NAMES,  # of this file
     _.VOCABULARY,  # tests/telemetry/test_logs.py: the keys of log entries, explained
     _.is_shared,  # tests/benchmarks/test_growth.py
-    # People who write routers call it in their tests.
+    # Authors of routers call it in their tests.
     _.problems_of,
-    # People who write routers that answer each request call it.
+    # Authors of routers by request call it.
     _.LEAF_BITS,
     _.node_for_id,
-    # A field of an answer to a holder of leases, who reads it.
+    # A field of an answer to a lease holder, who reads it.
     _.active,
-    # Fields of Kafka's messages: that a class has them makes them part of the bytes, whether anybody reads them.
+    # Fields of Kafka's messages, which make them part of the bytes.
     _.allow_auto_topic_creation,
     _.api_keys,
+    _.config_resources,
+    _.config_source,
+    _.config_type,
+    _.is_sensitive,
+    _.read_only,
     _.assignment_epoch,
     _.assignor_name,
     _.batch_index,
@@ -94,7 +99,9 @@ NAMES: Final = (
     _.pytestmark,
     _.pytest_configure,
     _.pytest_collection_modifyitems,
+    _.pytest_ignore_collect,
     _.pytest_runtest_makereport,
+    _.pytest_runtest_teardown,
     _.pytest_runtest_logreport,
     _.pytest_collectreport,
     _.pytest_sessionfinish,
@@ -107,22 +114,24 @@ NAMES: Final = (
     _.do_DELETE,
     _.do_GET,
     _.do_POST,
+    _.redirect_request,
     _.do_PUT,
     _.log_message,
     # Clients call them on a listener for rebalances.
     _.on_partitions_assigned,
     _.on_partitions_revoked,
-    # Read by what they are set on: a frame that is traced, a logger, the options of a browser or of RE2.
+    # Read by their owner: a traced frame, a logger, the options of a browser or of RE2.
     _.f_trace_lines,
     _.f_trace_opcodes,
     _.disabled,
     _.binary_location,
     _.log_errors,
     _.max_mem,
-    # For the tests of people who write routers.
+    # For tests of authors of routers.
     _.FakeContext,
     # Called by pydantic.
     _._only_what_belongs_to_it,
+    _._login_only_where_it_is,
     _._without_empty,
     # tests/wire/test_schema.py: fields of messages that are wrong on purpose.
     _.grop_instance_id,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 def wheel(folder: Path, project: str, module: str, text: str) -> Path:
-    """As any build backend makes one. project: the text of its pyproject.toml. text: of its only module."""
+    """Makes a wheel like a build backend. project: the text of its pyproject.toml. text: of its only module."""
     read = tomllib.loads(project)["project"]
     name, version = read["name"].replace("-", "_"), read["version"]
     ((group, points),) = read["entry-points"].items()
@@ -30,7 +30,7 @@ def wheel(folder: Path, project: str, module: str, text: str) -> Path:
 
 
 def installed(folder: Path, wheel: Path) -> Path:
-    """The folder that pip has installed it into."""
+    """The folder into which pip has installed it."""
     site = folder / "site"
     words = ["-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--target", str(site)]
     subprocess.run([sys.executable, *words, str(wheel)], check=True)

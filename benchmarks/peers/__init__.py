@@ -19,7 +19,7 @@ from tests.integration.building import built_once
 HERE = Path(__file__).parent
 CACHE = HERE.parents[1] / ".cache" / "bench"
 KROXYLICIOUS = "0.12.0"
-"""The newest on Maven Central that carries its dependencies."""
+"""The newest version on Maven Central with its dependencies."""
 
 _POM = f"""<project>
   <modelVersion>4.0.0</modelVersion>
@@ -37,7 +37,7 @@ _POM = f"""<project>
 
 
 def relay_command(port: int, target: int) -> tuple[str, list[str | Path]]:
-    """What it is, and the command line of a TCP relay: Go's, which splices; uvloop's where there is no Go."""
+    """The name and command line of a TCP relay: Go's, which splices; uvloop's without Go."""
     if shutil.which("go") is None:
         return "uvloop", [sys.executable, "-m", "benchmarks.relay", str(port), str(target)]
 

@@ -1,10 +1,12 @@
-"""`/drain` of the admin address: one pool stops, or serves again. docs/operations.md says what its members see.
+"""`/drain` of the admin address: drains one pool, or serves it again. docs/operations.md explains the effect on
+members.
 
-    POST /drain?group=billing             give nothing more, let members commit, leave the upstream groups
-    GET /drain?group=billing              how far that is
+    POST /drain?group=billing             deliver nothing more, let members commit, leave the upstream groups
+    GET /drain?group=billing              show the progress
     DELETE /drain?group=billing           serve again
 
-`virtual_cluster=` names which one is meant, where there are several. `grace=` is the time members have, in seconds.
+`virtual_cluster=` names the virtual cluster, if there are several. `grace=` is the time for members to commit, in
+seconds.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ LONGEST_GRACE = 3_600.0
 def answer(
     servers: Sequence[PoolRuntime], grace: float, method: str, asked: Mapping[str, str]
 ) -> tuple[int, dict[str, Any]]:
-    """The HTTP status, and what to say. grace: seconds, unless it is asked for another one."""
+    """Returns the HTTP status and body of an answer to /drain. grace: the default in seconds."""
     named = [server for server in servers if server.name == asked.get("virtual_cluster", server.name)]
     group = GroupId(asked.get("group", ""))
     if not group:

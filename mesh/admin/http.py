@@ -8,6 +8,7 @@ import ssl
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from ipaddress import ip_address
 from typing import Final, Protocol
 
 import anyio
@@ -26,46 +27,51 @@ from mesh.config.mistakes import ConfigurationError, Mistake
 from mesh.config.values import Address
 from mesh.telemetry.metrics import Metrics
 
-_INDEX = """kafka-mesh
-/         all of this for people, in a browser
+INDEX = """kafka-mesh
+/         a page for people
 /metrics  for Prometheus
 /healthz  200 while the process lives
-/status   every pool, its members and partitions, as JSON
+/status   pools, members and partitions, as JSON
 /leases   range leases for batch engines; described by /openapi.json
 /topologies  the topology of a streams group, with group=NAME
+/peers    addresses of each pool, for the other processes of the same pools
+/records  what is in a record that is not settled; POST: settle, bury or release it
+/replays  records that are delivered again; POST: begin, DELETE: cancel, see docs/replay.md
+/moves    topics that are moved to another cluster; POST: begin, DELETE: cancel, see docs/moving-topics.md
 /drain    POST, GET, DELETE: drain one pool, see docs/operations.md
-/reload   POST: read the configuration again; GET: what became of it
+/reload   POST: read the configuration again; GET: the result
 /readyz   200 when clients are served, else 503 and what is missing
 """
 
 _PROBES: Final = frozenset({"/healthz", "/readyz"})
-_READING: Final = frozenset({"GET", "HEAD"})
+READING: Final = frozenset({"GET", "HEAD"})
+_RECORDS: Final = ("/records", "/replays", "/moves")
 _NOTHING_SECRET: Final = frozenset({"/"})
 
 
 class AdminState(Protocol):
     def problems(self) -> list[str]:
-        """What is missing before clients are served; empty when ready."""
+        """Returns the problems that keep clients from being served; empty when ready."""
 
     def status(self) -> dict[str, object]:
-        """Every pool, its members and partitions."""
+        """Returns every pool with its members and partitions."""
 
     def drain(self, method: str, asked: Mapping[str, str]) -> tuple[int, dict[str, object]]:
-        """The HTTP status and the answer of /drain."""
+        """Returns the HTTP status and the answer of /drain."""
 
     async def reload(self, method: str) -> tuple[int, dict[str, object]]:
-        """The same for /reload."""
+        """Returns the HTTP status and the answer of /reload."""
 
     def degraded(self) -> list[dict[str, object]]:
-        """What is wrong upstream, though the rest goes on."""
+        """Returns the problems upstream that do not stop the rest."""
 
 
 def admin_app(state: AdminState, metrics: Metrics, more: Sequence[Route] = ()) -> Starlette:
-    """more: routes beside these. The handlers are coroutines: they run on the event loop's thread, where the state they
-    read lives."""
+    """Returns the application of the admin address. more: further routes. The handlers are coroutines, so they run on
+    the event loop's thread, to which the state belongs."""
 
     async def index(request: Request) -> Response:
-        return page() if "text/html" in request.headers.get("accept", "") else PlainTextResponse(_INDEX)
+        return page() if "text/html" in request.headers.get("accept", "") else PlainTextResponse(INDEX)
 
     async def expose(_request: Request) -> Response:
         return Response(metrics.exposition(), headers={"content-type": CONTENT_TYPE_LATEST})
@@ -100,8 +106,8 @@ def admin_app(state: AdminState, metrics: Metrics, more: Sequence[Route] = ()) -
 
 @dataclass(slots=True, repr=False, eq=False)
 class AdminAccess:
-    """Access to the admin address. token: what requests must carry, None for nothing. open_probes: those of health need
-    not. tls: for HTTPS. All but the last may change while it is used."""
+    """Access to the admin address. token: the token that requests must carry, None for none. open_probes: whether
+    requests for health need no token. tls: the context for HTTPS. The token and open_probes may change during use."""
 
     token: str | None = None
     open_probes: bool = True
@@ -109,8 +115,9 @@ class AdminAccess:
 
 
 class TokenGuard:
-    """Answers 401 (RFC 6750) instead of `app` to whoever lacks the token, and 403 to browsers that would change
-    something: some page made them, and on loopback there may be no token in its way."""
+    """Answers 401 (RFC 6750) instead of `app` to requests without the token. If there is no token, it answers 403 to
+    browsers that would change something, since any page may have made the request. With a token this is not needed:
+    other pages do not have it."""
 
     def __init__(self, app: ASGIApp, access: AdminAccess) -> None:
         self._app = app
@@ -118,21 +125,53 @@ class TokenGuard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         app = self._app
-        if scope["type"] == "http" and scope["method"] not in _READING and "origin" in Headers(scope=scope):
-            app = JSONResponse({"problem": "pages in browsers change nothing here"}, status_code=403)
-        elif scope["type"] == "http" and self._access.token is not None and not self._is_open(scope["path"]):
+        if scope["type"] == "http" and self._access.token is None:
+            if _is_change_by_page(scope):
+                app = JSONResponse(
+                    {"problem": "without a token (admin.token) a browser page may not change anything"}, 403
+                )
+            elif _is_of_another_page(scope):
+                app = JSONResponse({"problem": "records are shown at an address of this machine, or with a token"}, 403)
+        elif scope["type"] == "http" and not self._is_open(scope["path"]):
             given = Headers(scope=scope).get("authorization", "").encode("latin-1")
             if not hmac.compare_digest(given, f"Bearer {self._access.token}".encode()):
                 headers = {"www-authenticate": 'Bearer realm="kafka-mesh"'}
-                app = PlainTextResponse("a token is needed\n", status_code=401, headers=headers)
+                app = PlainTextResponse("a token is required\n", status_code=401, headers=headers)
         await app(scope, receive, send)
 
     def _is_open(self, path: str) -> bool:
         return path in _NOTHING_SECRET or (self._access.open_probes and path in _PROBES)
 
 
+def _is_change_by_page(scope: Scope) -> bool:
+    return scope["method"] not in READING and "origin" in Headers(scope=scope)
+
+
+def _is_of_another_page(scope: Scope) -> bool:
+    """Returns whether a request asks for records under a host name that is not this machine's. A page whose name was
+    made to resolve to this address (DNS rebinding) could read them."""
+    if not scope["path"].endswith(_RECORDS):
+        return False
+    host = Headers(scope=scope).get("host", "").rsplit(":", 1)[0].strip("[]")
+    try:
+        ip_address(host)
+    except ValueError:
+        return host != "localhost"
+    return False
+
+
+def bind_admin(listen: Address) -> socket.socket:
+    """Returns a listening socket. Raises ConfigurationError when it cannot listen on the address."""
+    try:
+        family = socket.AF_INET6 if ":" in listen.host else socket.AF_INET
+        return socket.create_server((listen.host, listen.port), family=family)
+    except OSError as problem:
+        mistake = Mistake(("admin", "listen"), str(listen), f"an address that is free ({problem})")
+        raise ConfigurationError([mistake]) from problem
+
+
 async def serve_admin(
-    listen: Address,
+    listener: socket.socket,
     state: AdminState,
     metrics: Metrics,
     *,
@@ -140,26 +179,32 @@ async def serve_admin(
     routes: Sequence[Route] = (),
     task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Serve until cancelled; started when connections are accepted.
+    """Serves at a listening socket until cancelled, and closes it. `task_status` is started when connections are
+    accepted."""
+    access = access or AdminAccess()
+    app = TokenGuard(admin_app(state, metrics, routes), access)
+    await serve_http(listener, app, access.tls, task_status=task_status)
 
-    Raises ConfigurationError when the address cannot be listened on.
-    """
-    try:
-        family = socket.AF_INET6 if ":" in listen.host else socket.AF_INET
-        listener = socket.create_server((listen.host, listen.port), family=family)
-    except OSError as problem:
-        mistake = Mistake(("admin", "listen"), str(listen), f"an address that is free ({problem})")
-        raise ConfigurationError([mistake]) from problem
+
+async def serve_http(
+    listener: socket.socket,
+    app: ASGIApp,
+    tls: ssl.SSLContext | None,
+    *,
+    task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
+) -> None:
+    """Serves any application in the same way as `serve_admin`."""
     config = uvicorn.Config(
-        TokenGuard(admin_app(state, metrics, routes), access or AdminAccess()),
+        app,
         lifespan="off",
+        ws="none",
         log_config=None,
         access_log=False,
         server_header=False,
         timeout_graceful_shutdown=1,
     )
     config.load()
-    config.ssl = access.tls if access is not None else None
+    config.ssl = tls
     server = _Server(config, task_status)
     with listener:
         try:
@@ -181,5 +226,5 @@ class _Server(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        # Signals end the whole process in order, which is not this server's business.
+        # The application ends the whole process on a signal; this server must not handle it.
         yield

@@ -1,4 +1,4 @@
-"""What is said over HTTP about leases, as pydantic models. docs/spark.md and the OpenAPI document explain them."""
+"""Bodies of the lease API, as pydantic models. docs/spark.md and the OpenAPI document explain them."""
 
 from __future__ import annotations
 
@@ -17,21 +17,36 @@ USUAL_BYTES: Final = 256 << 20
 MOST_RANGES: Final = 10_000
 LARGEST_OFFSET: Final = (1 << 63) - 1
 
+LeaseError = Literal[
+    "invalid",
+    "too_large",
+    "unknown_virtual_cluster",
+    "unknown_topic",
+    "refused_group",
+    "no_token_set",
+    "intercepted_topic",
+    "unknown_lease",
+    "not_stored",
+    "no_room",
+    "unavailable",
+]
+"""The errors of the API. Clients decide by them; the details are for people."""
+
 _Name = Annotated[str, StringConstraints(min_length=1, max_length=249)]
 _Holder = Annotated[str, StringConstraints(min_length=1, max_length=LONGEST_NAME, pattern=r"^[A-Za-z0-9._-]+$")]
 _TopicId = Annotated[str, StringConstraints(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9_-]+$")]
-_Ttl = Annotated[float, Field(ge=1.0, le=LONGEST_TTL, description="Seconds until it ends by itself.")]
+_Ttl = Annotated[float, Field(ge=1.0, le=LONGEST_TTL, description="Seconds until the lease ends by itself.")]
 _Wait = Annotated[float, Field(ge=0.0, le=LONGEST_WAIT, description="Seconds to wait at most.")]
-_BY_WHICH: Final = "The isolation level by which the group reads: ranges are to be read by the same."
+_BY_WHICH: Final = "The isolation level of the group: read ranges with the same."
 _Offset = Annotated[int, Field(ge=0, le=LARGEST_OFFSET)]
 
 
-class Body(BaseModel):
+class LeaseBody(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class RangeBody(Body):
-    """A run of offsets of one upstream partition, both ends included."""
+class RangeBody(LeaseBody):
+    """A run of offsets of one upstream partition, first and last included."""
 
     cluster: _Name
     topic: _Name
@@ -40,8 +55,8 @@ class RangeBody(Body):
     last: _Offset
     topic_id: _TopicId | None = Field(
         default=None,
-        description="Of the upstream topic, if it is known: bring it with the range. It tells a topic that was deleted "
-        "and made anew from the one before.",
+        description="The id of the upstream topic, if it is known: send it with the range. It distinguishes a topic "
+        "that was created again from its predecessor.",
     )
 
     @model_validator(mode="after")
@@ -58,7 +73,7 @@ class RangeBody(Body):
 _Ranges = Annotated[tuple[RangeBody, ...], Field(max_length=MOST_RANGES)]
 
 
-class GroupBody(Body):
+class GroupBody(LeaseBody):
     virtual_cluster: _Name
     group: _Name
 
@@ -67,8 +82,8 @@ class HolderBody(GroupBody):
     holder: _Holder
 
 
-class EndBody(Body):
-    """An offset of an upstream partition."""
+class EndBody(LeaseBody):
+    """An offset at which a lease must end in an upstream partition."""
 
     cluster: _Name
     topic: _Name
@@ -81,8 +96,8 @@ class EndBody(Body):
 
 
 class CreateBody(HolderBody):
-    """Hold what nobody holds, at most `max_records` offsets, which have about `max_bytes` bytes at most. The holder's
-    leases end, but for `completed`."""
+    """A request to lease free records: at most `max_records` offsets, with about `max_bytes` bytes at most. It ends the
+    holder's other leases, except `completed`."""
 
     topics: Annotated[tuple[_Name, ...], Field(min_length=1, max_length=1_000)]
     max_records: Annotated[int, Field(ge=1, le=MOST_RECORDS)] = 100_000
@@ -94,12 +109,12 @@ class CreateBody(HolderBody):
     completed: _Holder | None = None
     wait: _Wait = 0.0
     ends: Annotated[tuple[EndBody, ...], Field(max_length=MOST_RANGES)] | None = Field(
-        default=None, description="Nothing at or above these, and nothing of other partitions."
+        default=None, description="Lease no offsets at or above these, and no other partitions."
     )
 
 
 class ClaimBody(HolderBody):
-    """Hold exactly these again, which were granted to this holder under this name before."""
+    """A request to hold exactly these ranges again, which were granted to this holder under this lease before."""
 
     ranges: _Ranges
     ttl: _Ttl = 1_800.0
@@ -111,44 +126,43 @@ class RenewBody(HolderBody):
 
 
 class AcknowledgeBody(HolderBody):
-    """Process no more what lies in these ranges; all of the lease if there are none."""
+    """A request to acknowledge these ranges; without ranges, the whole lease."""
 
     ranges: _Ranges | None = None
     bytes: Annotated[int, Field(ge=0, le=MOST_BYTES)] | None = Field(
-        default=None, description="That the records in them had, if it is known: later leases are measured by it."
+        default=None, description="Bytes of the records in them, if known: later leases are measured by it."
     )
 
 
 class BacklogBody(GroupBody):
-    """A question about what waits for a group. wait: join the group, and wait so many seconds until its partitions are
-    assigned; 0 changes nothing."""
+    """A request for the backlog of a group. wait: join the group, and wait up to this many seconds for its partitions;
+    0 changes nothing."""
 
     topics: Annotated[tuple[_Name, ...], Field(min_length=1, max_length=1_000)]
     wait: _Wait = 0.0
 
 
-class LeaseAnswer(Body):
-    """A lease that was granted, or prolonged. ranges: empty when there was nothing to be had; then there is no
-    lease."""
+class LeaseAnswer(LeaseBody):
+    """A lease that was granted or renewed. ranges: empty if there were no free records; then there is no lease."""
 
     lease: str
     deadline: float
     ranges: tuple[RangeBody, ...]
-    bootstrap_servers: dict[str, str] = Field(description="Of each cluster that stands in `ranges`.")
+    bootstrap_servers: dict[str, str] = Field(description="Bootstrap servers of each cluster in `ranges`.")
     isolation: Isolation = Field(description=_BY_WHICH)
 
 
-class SettledAnswer(Body):
-    """What became of ranges that were claimed or acknowledged. done: of these it is true now, and stored. lost: held by
-    others, or processed by them; or of a log that began anew, or was cut off, since. absent: their partitions are not
-    assigned to this process of the mesh."""
+class SettledAnswer(LeaseBody):
+    """The answer to a claim or an acknowledgement, by ranges. done: true and stored. lost: held or processed by
+    others, or of a log that was created again or truncated since. absent: in partitions that are not assigned to
+    this process."""
 
     done: tuple[RangeBody, ...]
     lost: tuple[RangeBody, ...]
     absent: tuple[RangeBody, ...]
 
 
-class HeldLease(Body):
+class HeldLease(LeaseBody):
     virtual_cluster: str
     group: str
     lease: str
@@ -157,13 +171,13 @@ class HeldLease(Body):
     ranges: tuple[RangeBody, ...]
 
 
-class LeaseList(Body):
+class LeaseList(LeaseBody):
     leases: tuple[HeldLease, ...]
 
 
-class PartitionAnswer(Body):
-    """The backlog of one partition, in offsets. available: nobody holds these. leased: held by leases. lag: not
-    acknowledged. end: last stable offset; with `read_uncommitted` the high watermark."""
+class PartitionAnswer(LeaseBody):
+    """The backlog of one partition, in offsets. available: free. leased: held by leases. lag: not acknowledged. end:
+    the last stable offset; with `read_uncommitted` the high watermark."""
 
     cluster: str
     topic: str
@@ -174,23 +188,14 @@ class PartitionAnswer(Body):
     end: int
 
 
-class BacklogAnswer(Body):
-    active: bool = Field(description="Whether the group has anybody here; if not, nothing is known of its partitions.")
+class BacklogAnswer(LeaseBody):
+    active: bool = Field(
+        description="Whether the group has members or leases here; if not, its partitions are unknown."
+    )
     partitions: tuple[PartitionAnswer, ...]
     isolation: Isolation = Field(description=_BY_WHICH)
 
 
-class ErrorAnswer(Body):
-    error: Literal[
-        "invalid",
-        "too_large",
-        "unknown_virtual_cluster",
-        "unknown_topic",
-        "refused_group",
-        "no_token_set",
-        "unknown_lease",
-        "not_stored",
-        "no_room",
-        "unavailable",
-    ]
+class ErrorAnswer(LeaseBody):
+    error: LeaseError
     detail: str

@@ -1,4 +1,4 @@
-"""Range leases over HTTP, on the admin address: what a batch engine asks of a pool. docs/spark.md says what for.
+"""Range leases over HTTP, on the admin address: the requests of batch engines to a pool. docs/spark.md explains them.
 
 Bodies and answers are JSON, described by the OpenAPI document at `OPENAPI`; errors are `{"error": ..., "detail": ...}`.
 Times are seconds; `deadline` is a time of day, seconds since 1970.
@@ -21,13 +21,14 @@ from mesh.admin.lease_bodies import (
     AcknowledgeBody,
     BacklogAnswer,
     BacklogBody,
-    Body,
     ClaimBody,
     CreateBody,
     GroupBody,
     HeldLease,
     HolderBody,
     LeaseAnswer,
+    LeaseBody,
+    LeaseError,
     LeaseList,
     PartitionAnswer,
     RangeBody,
@@ -61,54 +62,57 @@ from mesh.wire.errors import ErrorCode
 PREFIX: Final = "/leases"
 OPENAPI: Final = "/openapi.json"
 LARGEST_BODY: Final = 2 << 20
-"""Bytes."""
+"""The largest body of a request, in bytes."""
 NO_TOKEN: Final = "the admin address has no token (admin.token); then there are leases on loopback addresses only"
 GRACE: Final = 10.0
-"""Seconds beyond what a request waits for, after which its answer is not waited for any more."""
+"""Seconds that a request may take beyond its own wait."""
 
 
 class LeaseRefused(Exception):
-    """The answer to a request that cannot be done."""
+    """Raised for a request that cannot be done, with its answer."""
 
-    def __init__(self, status: int, error: str, detail: str) -> None:
+    def __init__(self, status: int, error: LeaseError, detail: str) -> None:
         super().__init__(detail)
         self.status, self.error, self.detail = status, error, detail
 
 
 _LEASE: Final = PREFIX + "/{lease}"
 OPERATIONS: Final = (
-    OpenApiOperation("create", "POST", PREFIX, "Lease what nobody holds", CreateBody, LeaseAnswer),
-    OpenApiOperation("list", "GET", PREFIX, "All leases of this process", None, LeaseList),
-    OpenApiOperation("backlog", "POST", f"{PREFIX}/backlog", "How much there is", BacklogBody, BacklogAnswer),
-    OpenApiOperation("claim", "POST", f"{_LEASE}/claim", "Go on with a lease", ClaimBody, SettledAnswer),
-    OpenApiOperation("renew", "POST", f"{_LEASE}/renew", "Hold a lease for longer", RenewBody, LeaseAnswer),
+    OpenApiOperation("create", "POST", PREFIX, "Lease records", CreateBody, LeaseAnswer),
+    OpenApiOperation("list", "GET", PREFIX, "List the leases of this process", None, LeaseList),
+    OpenApiOperation("backlog", "POST", f"{PREFIX}/backlog", "Show the backlog", BacklogBody, BacklogAnswer),
+    OpenApiOperation("claim", "POST", f"{_LEASE}/claim", "Claim a lease", ClaimBody, SettledAnswer),
+    OpenApiOperation("renew", "POST", f"{_LEASE}/renew", "Renew a lease", RenewBody, LeaseAnswer),
     OpenApiOperation(
-        "acknowledge", "POST", f"{_LEASE}/acknowledge", "Be through with it", AcknowledgeBody, SettledAnswer
+        "acknowledge", "POST", f"{_LEASE}/acknowledge", "Acknowledge a lease", AcknowledgeBody, SettledAnswer
     ),
-    OpenApiOperation("release", "POST", f"{_LEASE}/release", "Give it back", HolderBody, SettledAnswer),
+    OpenApiOperation("release", "POST", f"{_LEASE}/release", "Release a lease", HolderBody, SettledAnswer),
 )
 
-Given = TypeVar("Given", bound=Body)
+Given = TypeVar("Given", bound=LeaseBody)
 Handler = Callable[[Request], Awaitable[Response]]
 
 
 class LeaseApi:
-    """The HTTP interface for holders of leases. pools: of the virtual clusters that are there; clusters: bootstrap
-    servers by name. is_serving: whether the process has started and does not stop; before and after, what it does not
-    know is unavailable rather than unknown. is_open: whether somebody who reaches the address may use it; what is
-    leased here, others do not get."""
+    """The HTTP interface for holders of leases.
+
+    pools: returns the pools of the current virtual clusters.
+    clusters: bootstrap servers by name.
+    is_serving: whether the process serves clients. If not, unknown things are answered as unavailable.
+    may_change: whether every client that reaches the address may use leases. Leased records are kept from members.
+    """
 
     def __init__(
         self,
         pools: Callable[[], Sequence[PoolRuntime]],
         clusters: Mapping[ClusterName, str],
         is_serving: Callable[[], bool],
-        is_open: bool = True,
+        may_change: bool = True,
     ) -> None:
         self._pools = pools
         self._clusters = clusters
         self._is_serving = is_serving
-        self.is_open = is_open
+        self.may_change = may_change
 
     def routes(self) -> list[Route]:
         handlers = {
@@ -208,7 +212,8 @@ class LeaseApi:
         )
 
     async def backlog(self, request: Request) -> BacklogAnswer:
-        """Without `wait` it changes nothing, and does not make the mesh join the group upstream."""
+        """Answers a request for the backlog. Without `wait` it changes nothing, and does not make the mesh join the
+        upstream group."""
         body = await _body(request, BacklogBody)
         server, topics = self._server(body), tuple(map(TopicName, body.topics))
         pool = server.core.pools.get(GroupId(body.group))
@@ -216,7 +221,7 @@ class LeaseApi:
         if body.wait:
             self._refuse_unknown(server, topics)
             asked = await self._ask(
-                body, lambda pool, ticket: pool.look_at(ticket, topics, body.wait, server.now()), body.wait
+                body, lambda pool, ticket: pool.await_lease_backlog(ticket, topics, body.wait, server.now()), body.wait
             )
             known = _expect(asked, LeaseBacklog).partitions
         return BacklogAnswer(
@@ -236,18 +241,16 @@ class LeaseApi:
             isolation=server.isolation,
         )
 
-    # How
+    # Internals
 
     def _server(self, body: GroupBody) -> PoolRuntime:
         named = [server for server in self._pools() if server.name == body.virtual_cluster]
         if named:
             return next((each for each in named if each.admits(GroupId(body.group))), named[0])
         known = ", ".join(sorted({server.name for server in self._pools()})) or "none"
-        raise self._unknown(
-            "unknown_virtual_cluster", f"there is no virtual cluster {body.virtual_cluster!r}; there are: {known}"
-        )
+        raise self._unknown("unknown_virtual_cluster", f"no virtual cluster {body.virtual_cluster!r}; known: {known}")
 
-    def _unknown(self, error: str, detail: str) -> LeaseRefused:
+    def _unknown(self, error: LeaseError, detail: str) -> LeaseRefused:
         if self._is_serving():
             return LeaseRefused(404, error, detail)
         return LeaseRefused(503, "unavailable", "this process is starting or stopping; ask again, or another one")
@@ -281,10 +284,10 @@ class LeaseApi:
             isolation=server.isolation,
         )
 
-    def _answered(self, handle: Callable[[Request], Awaitable[Body]]) -> Handler:
+    def _answered(self, handle: Callable[[Request], Awaitable[LeaseBody]]) -> Handler:
         async def answer(request: Request) -> Response:
             try:
-                if not self.is_open:
+                if not self.may_change:
                     raise LeaseRefused(403, "no_token_set", NO_TOKEN)
                 return JSONResponse((await handle(request)).model_dump())
             except LeaseRefused as refused:
@@ -294,10 +297,11 @@ class LeaseApi:
 
 
 def _refuse_intercepted(server: PoolRuntime, topics: Iterable[TopicName]) -> None:
-    """Who holds a lease reads the upstream cluster itself, past whatever hides, checks or decrypts records here."""
+    """Refuses topics with interceptors. A lease holder reads the upstream cluster itself, and would bypass interceptors
+    that hide, check or decrypt records here."""
     for topic in topics:
         if server.is_intercepted(topic):
-            detail = f"interceptors see the records of topic {topic!r}, and who holds a lease would read past them"
+            detail = f"interceptors see the records of topic {topic!r}, and a lease would bypass them"
             raise LeaseRefused(403, "intercepted_topic", detail)
 
 
@@ -330,7 +334,7 @@ def _expect(result: object, kind: type[Any]) -> Any:
             detail = f"leases of {partition} would be {runs} runs, for which its commit metadata has no room"
             raise LeaseRefused(503, "no_room", f"{detail}; nothing was done")
         case UnknownLease():
-            raise LeaseRefused(404, "unknown_lease", "this holder has no lease of that name; it may have ended")
+            raise LeaseRefused(404, "unknown_lease", "this holder has no such lease; it may have ended")
         case _:
             assert isinstance(result, kind)
             return result

@@ -1,4 +1,4 @@
-"""An OpenAPI 3.1 document of operations whose bodies and answers are pydantic models."""
+"""Makes an OpenAPI 3.1 document of operations whose bodies and answers are pydantic models."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
-from mesh.admin.lease_bodies import Body, ErrorAnswer
+from mesh.admin.lease_bodies import ErrorAnswer, LeaseBody
 
 REFERENCE = "#/components/schemas/{model}"
 _FAILURES = {
@@ -16,25 +16,25 @@ _FAILURES = {
     "403": "the group may not be used here",
     "404": "no such virtual cluster, topic or lease",
     "413": "the body is too large",
-    "422": "the request says something that is not allowed",
-    "503": "not done in time; the same may be asked again",
+    "422": "a value of the request is not allowed",
+    "503": "not done in time; repeat the request",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class OpenApiOperation:
-    """One operation of the document that describes the lease API. body: None for none."""
+    """One operation of the lease API, for the document. body: the model of the request's body, None for none."""
 
     name: str
     method: str
     path: str
     summary: str
-    body: type[Body] | None
-    answer: type[Body]
+    body: type[LeaseBody] | None
+    answer: type[LeaseBody]
 
 
 def document(operations: Sequence[OpenApiOperation]) -> dict[str, Any]:
-    models: list[tuple[type[Body], JsonSchemaMode]] = [(ErrorAnswer, "serialization")]
+    models: list[tuple[type[LeaseBody], JsonSchemaMode]] = [(ErrorAnswer, "serialization")]
     for each in operations:
         models += [(each.body, "validation")] if each.body is not None else []
         models.append((each.answer, "serialization"))

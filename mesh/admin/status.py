@@ -1,5 +1,5 @@
-"""The state of every virtual cluster as JSON, for `/status` and `kafka-mesh status`. docs/tools.md says what the keys
-mean."""
+"""The state of every virtual cluster as JSON, for `/status` and `kafka-mesh status`. docs/tools.md explains the
+keys."""
 
 from __future__ import annotations
 

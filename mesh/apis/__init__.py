@@ -1,2 +1,2 @@
-"""What the APIs of all targets share: what a handler is and is told, guards, and the APIs that a listener serves
+"""Shared by the APIs of all targets: the handler and its context, guards, and the APIs that a listener serves
 itself."""

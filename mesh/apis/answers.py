@@ -1,4 +1,4 @@
-"""Requests that wait for their answers, and what answers them, whatever the target."""
+"""Requests that wait for their answers, and the answers, for every kind of target."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from typing import NewType, TypeAlias
 
 ConnectionId = NewType("ConnectionId", int)
 Ticket: TypeAlias = Hashable
-"""Names a request that waits for its answer; opaque to whoever decides about it."""
+"""Identifies a request that waits for its answer. Code that decides about the request does not look into it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Answer a request. `result` is one of the result types of its target; the request's API puts it into words."""
+    """The effect that answers a request. result: one of the result types of its target. The API of the request makes
+    the response of it."""
 
     ticket: Ticket
     result: object

@@ -1,4 +1,4 @@
-"""What the handler of an API is, and what it is told about a request, whatever the target."""
+"""The handler of an API and the context of a request, for every kind of target."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from mesh.wire.messages import RequestMessage, ResponseMessage
 
 @dataclass(frozen=True, slots=True)
 class Authentication:
-    """A step of an authentication: answer it, now or when a thread has done its part; a failure after a delay."""
+    """The effect of a step of an authentication. It is answered now, or when a thread has checked the password; a
+    failure is answered after a delay."""
 
     ticket: Ticket
     step: Handshake | AuthenticationResult
@@ -26,16 +27,17 @@ class Authentication:
 RequestFields: TypeAlias = tuple[
     Mapping[ApiKey, Versions], ConnectionId, str, str, int, Ticket, float, float, Session, Access
 ]
-"""The fields of a `RequestContext`, in their order: a target adds its own to them."""
+"""The fields of a `RequestContext`, in their order. Each target adds its own."""
 
 
 @dataclass(frozen=True, slots=True)
 class RequestContext:
-    """One request: where it came from and under which ticket it is to be answered.
+    """The context of one request: its client, and the ticket for its answer.
 
-    now: seconds of a clock that only goes forward. wall: seconds since the epoch. session: who asks.
-    access: what they may do; asked by `mesh.apis.authorization`, where a new handler puts its guard, not by handlers.
-    served: what ApiVersions lists.
+    * served: the versions in ApiVersions.
+    * now: seconds of a monotonic clock. wall: seconds since the epoch.
+    * session: the client's identity.
+    * access: the client's permissions. `mesh.apis.authorization` checks them; a new handler needs a guard there.
     """
 
     served: Mapping[ApiKey, Versions]
@@ -50,11 +52,11 @@ class RequestContext:
     access: Access
 
     def topic_name(self, topic_id: UUID) -> str | None:
-        """The topic that clients know by this id (KIP-516)."""
+        """Returns the name of the topic that clients know by this id (KIP-516)."""
         return None
 
     def features(self) -> Features:
-        """What ApiVersions says of them (KIP-584)."""
+        """Returns the features for ApiVersions (KIP-584)."""
         return NO_FEATURES
 
     def answer(self, response: ResponseMessage) -> list[Answer]:
@@ -63,9 +65,13 @@ class RequestContext:
 
 @dataclass(frozen=True, slots=True)
 class ListenerContext(RequestContext):
-    """A request that the listener answers itself. cluster: what clients take for one cluster has these features."""
+    """The context of a request that the listener answers itself.
+
+    cluster: the features that clients see. is_version_unknown: see `mesh.wire.connection.FramedRequest`.
+    """
 
     cluster: Features
+    is_version_unknown: bool = False
 
     def features(self) -> Features:
         return self.cluster
@@ -78,15 +84,17 @@ Result = TypeVar("Result")
 
 
 def as_it_is(context: RequestContext, request: RequestMessage, result: ResponseMessage) -> ResponseMessage:
-    """For handlers that answer with a message themselves."""
+    """Returns the result itself, for handlers whose result is the response."""
     return result
 
 
 @dataclass(frozen=True, slots=True)
 class Api(Generic[Context, Effect, Request, Result]):
-    """The handler of one API. handle: what a request leads to; it is answered by an `Answer` among these effects, or
-    among later ones. respond: the message for the result that such an `Answer` carries; None if the request is left
-    unanswered."""
+    """The handler of one API.
+
+    * handle: returns the effects of a request. An `Answer` among them, or among later effects, answers it.
+    * respond: returns the response for the result in such an `Answer`; None if the request gets no response.
+    """
 
     key: ApiKey
     versions: Versions

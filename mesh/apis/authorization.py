@@ -1,14 +1,16 @@
-"""Which part of a request its client may make: the one place where rules are asked. Handlers see only what is allowed.
+"""Authorization: guards apply the rules of a virtual cluster to requests of
+pools. Handlers see only the allowed part of a request. Relays and unions have guards of their own
+(`mesh.routing.guards`).
 
-`GUARDS` has a line for every API (a test says so if one is missing). A guard asks `context.access.allows(operation,
+`GUARDS` has a guard for every API; a test fails if one is missing. A guard calls `context.access.allows(operation,
 resource type, name)` and returns
 
-* None: nothing of it is refused;
-* `Denied`: all of it is, and this is the answer; no handler is asked;
-* `Partial`: the request without what is refused, and how to put the refused parts into the handler's answer. That is
-  also how an answer is filtered which lists what a client may not see: such parts are no refusals.
+* None: the whole request is allowed;
+* `Denied`: the whole request is refused, with this answer; no handler runs;
+* `Partial`: the allowed part of the request, and a function that adds the refused parts to the handler's answer. Guards
+  also use it to remove from an answer the entities that a client may not see; these are no refusals.
 
-What needs which operation on what, and which error that costs, is Kafka's (KafkaApis). A new handler: add its guard.
+Operations, resources and errors are those of Kafka (KafkaApis). A new handler needs a guard.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from types import MappingProxyType
 from typing import Final
 
 from mesh.apis.api import RequestContext
+from mesh.apis.guards import configs as of_configs
 from mesh.apis.guards import groups as of_groups
 from mesh.apis.guards import offsets as of_offsets
 from mesh.apis.guards import share_groups as of_share_groups
@@ -31,12 +34,13 @@ __all__ = ["GUARDS", "AuthorizationResult", "Denied", "Partial", "authorize", "m
 
 
 def authorize(api_key: ApiKey, context: RequestContext, request: m.RequestMessage) -> AuthorizationResult:
-    """What of the request is allowed; None for all of it."""
+    """Returns the result of the guard of an API; None if the whole request is allowed."""
     return None if context.access.is_unlimited else GUARDS[api_key](context, request)
 
 
 def may_take_part(context: RequestContext, group: str) -> bool:
-    """Whether the client may be given records as one of this group; who may only describe it may look."""
+    """Returns whether the client may get records as a member of this group. A client that may only describe the group
+    may not."""
     return may_group(context, Operation.READ, group)
 
 
@@ -59,6 +63,9 @@ GUARDS: Final[Mapping[ApiKey, Guard]] = MappingProxyType(
         ApiKey.SYNC_GROUP: of_groups.reads_group(m.SyncGroupResponse(error_code=GROUP_REFUSED)),
         ApiKey.DESCRIBE_GROUPS: of_groups.describe_groups,
         ApiKey.LIST_GROUPS: of_groups.list_groups,
+        ApiKey.DESCRIBE_CONFIGS: of_configs.describe_configs,
+        ApiKey.INCREMENTAL_ALTER_CONFIGS: of_configs.incremental_alter_configs,
+        ApiKey.LIST_CONFIG_RESOURCES: of_configs.list_config_resources,
         ApiKey.SASL_HANDSHAKE: _everything,
         ApiKey.API_VERSIONS: _everything,
         ApiKey.SASL_AUTHENTICATE: _everything,
@@ -73,5 +80,6 @@ GUARDS: Final[Mapping[ApiKey, Guard]] = MappingProxyType(
         ApiKey.SHARE_ACKNOWLEDGE: of_share_groups.share_acknowledge,
         ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: of_share_groups.describe_share_group_offsets,
         ApiKey.ALTER_SHARE_GROUP_OFFSETS: of_share_groups.alter_share_group_offsets,
+        ApiKey.DELETE_SHARE_GROUP_OFFSETS: of_share_groups.delete_share_group_offsets,
     }
 )

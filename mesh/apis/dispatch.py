@@ -1,4 +1,5 @@
-"""From a request to its handler and from the handler's result to the answer, both through the guard of its API."""
+"""Passes a request to its handler, and makes the response of the handler's result, both through the guard of its
+API."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from mesh.wire.messages import RequestMessage, ResponseMessage
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """A request that waits for its answer. request: what of it is allowed. refusals: what is not."""
+    """A request that waits for its answer. request: its allowed part. refusals: the operations that were refused."""
 
     api: AnyApi
     context: RequestContext
@@ -27,7 +28,7 @@ class Work:
         return self.authorized.refusals if self.authorized is not None else ()
 
     def respond(self, result: object) -> ResponseMessage | None:
-        """The answer to the client, for the result that an `Answer` carries; None if it gets none."""
+        """Returns the response to the client for the result in an `Answer`; None if the client gets none."""
         if isinstance(self.authorized, Denied):
             return self.authorized.response
         response: ResponseMessage | None = self.api.respond(self.context, self.request, result)
@@ -35,7 +36,7 @@ class Work:
 
 
 def begin(api: AnyApi, context: RequestContext, request: RequestMessage) -> tuple[Work, Sequence[Any]]:
-    """What a request leads to: effects of its target. Raises ProtocolError."""
+    """Begins a request. Returns it with the effects of its target. Raises ProtocolError."""
     authorized = authorize(api.key, context, request)
     match authorized:
         case Denied():

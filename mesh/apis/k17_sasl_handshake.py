@@ -1,16 +1,15 @@
 """SaslHandshake: v0-v1
 
 Behaviour:
-* Accepts a mechanism that is enabled on this listener; for another one UNSUPPORTED_SASL_MECHANISM with the list of
-  those that are, and the connection is closed.
-* On a connection that is authenticated already it begins a re-authentication (KIP-368). On a listener without SASL, and
-  in the middle of an exchange: ILLEGAL_SASL_STATE.
+* Accepts the mechanisms that are enabled on this listener. Any other gets UNSUPPORTED_SASL_MECHANISM with the list of
+  them, and the connection is closed.
+* On an authenticated connection it begins a re-authentication (KIP-368). On a listener without SASL, and in the middle
+  of an exchange, it gets ILLEGAL_SASL_STATE.
 
 Version notes:
-* v0 goes on with bare tokens without a header, which only clients from before Kafka 1.0 do: refused with
-  UNSUPPORTED_VERSION where there is SASL. It is advertised because librdkafka up to 2.0 takes a broker without it for
-  one without SASL.
-* v1: the tokens are sent as SaslAuthenticate (KIP-152).
+* v0: bare tokens without a header follow, which only clients older than Kafka 1.0 send. With SASL it is refused with
+  UNSUPPORTED_VERSION. It is advertised because librdkafka up to 2.0 believes that a broker without it has no SASL.
+* v1: tokens come in SaslAuthenticate (KIP-152).
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
 """SaslAuthenticate: v0-v2
 
 Behaviour:
-* One message of the mechanism that the handshake named, and the answer to it. Whatever was wrong, the client is told
+* Carries one message of the mechanism that the handshake named, and the answer to it. Any failure gets
   SASL_AUTHENTICATION_FAILED after a delay, with a text that does not help to guess, and the connection is closed.
-* A password that is sent in the clear is checked in a thread: the answer comes later.
-* Without a handshake before it: ILLEGAL_SASL_STATE.
+* A password in clear is checked in a thread, so its answer comes later.
+* Without a handshake before it, it gets ILLEGAL_SASL_STATE.
 
 Version notes:
-* v1: session_lifetime_ms (KIP-368): the client authenticates again before that is over, or its connection is closed at
-  its next request. Clients of v0 cannot know, and are closed too: they connect again. v2: flexible (KIP-482).
+* v1: session_lifetime_ms (KIP-368). The client authenticates again within that time, or its next request closes the
+  connection. That of a client of v0 is closed, too: it connects again. v2: flexible (KIP-482).
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from typing import Literal, TypeAlias
 
 from mesh.apis.api import Api, Authentication, RequestContext
 from mesh.security.sasl import MESSAGES, Challenge, Failure
-from mesh.security.session import Lasting
+from mesh.security.session import Authenticated
 from mesh.wire.apis import APIS, ApiKey
 from mesh.wire.errors import ErrorCode
 from mesh.wire.messages import SaslAuthenticateRequest, SaslAuthenticateResponse
 
 _AFTERWARDS = "SaslAuthenticate request received after successful authentication"
-"""A broker's words, also where there is no SASL."""
+"""A broker's message. It is also used on listeners without SASL."""
 _WITHOUT_HANDSHAKE = "SaslAuthenticate without a SaslHandshake before it"
-Result: TypeAlias = Challenge | Lasting | Failure | Literal["illegal state"]
+Result: TypeAlias = Challenge | Authenticated | Failure | Literal["illegal state"]
 
 
 def handle(context: RequestContext, request: SaslAuthenticateRequest) -> Sequence[Authentication]:
@@ -38,8 +38,8 @@ def respond(context: RequestContext, request: SaslAuthenticateRequest, result: R
     match result:
         case Challenge(token):
             return SaslAuthenticateResponse(auth_bytes=token)
-        case Lasting(token=token, seconds=seconds):
-            # At least a millisecond: 0 would mean for ever.
+        case Authenticated(token=token, seconds=seconds):
+            # At least a millisecond: 0 would mean no limit.
             lifetime = 0 if seconds is None else max(int(seconds * 1000), 1)
             return SaslAuthenticateResponse(auth_bytes=token, session_lifetime_ms=lifetime)
         case Failure(reason):

@@ -1,4 +1,4 @@
-"""The APIs that a listener serves itself, whatever its target: versions and authentication."""
+"""The APIs that a listener serves itself, for every kind of target: versions and authentication."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The process: builds everything from the configuration, starts it, changes it while it runs, and takes it down."""
+"""The process: builds everything from the configuration, starts it, changes it while it runs, and stops it."""
 
 from mesh.app.application import Application, run
 from mesh.app.readiness import Readiness

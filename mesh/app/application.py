@@ -1,10 +1,9 @@
-"""From the configuration to a process at work, and to its end in order."""
+"""The running process: built from the configuration, and stopped in order."""
 
 from __future__ import annotations
 
 import asyncio
 import gc
-import ipaddress
 import signal
 from functools import partial
 from pathlib import Path
@@ -13,46 +12,63 @@ from uuid import uuid4
 import anyio
 import anyio.abc
 from confluent_kafka import KafkaException
+from starlette.routing import Route
+from structlog.contextvars import bind_contextvars
 
-from mesh.admin.http import AdminAccess, serve_admin
+from mesh.admin.http import AdminAccess, bind_admin, serve_admin
 from mesh.admin.leases import LeaseApi
+from mesh.admin.moves import MoveApi
+from mesh.admin.peers import PeerApi
+from mesh.admin.records import RecordApi
+from mesh.admin.replays import ReplayApi
 from mesh.admin.topologies import TopologyApi
-from mesh.app.clusters import Clusters, access_to
+from mesh.app.clusters import UpstreamClusters, settings_for
+from mesh.app.exporting import Exporting
 from mesh.app.from_config import properties_of
+from mesh.app.peers import Peers
 from mesh.app.readiness import Readiness
 from mesh.app.reconfiguring import AdminSetup, Reconfiguring
 from mesh.app.targets import linked_clusters
 from mesh.app.virtual_clusters import VirtualClusters
+from mesh.app.worker import ThisWorker
 from mesh.config.mistakes import ConfigurationError, Mistake
-from mesh.config.model import Admin, Config, PoolTargetConfig
+from mesh.config.model import Admin, Config, Look, PoolTargetConfig
+from mesh.config.values import Address
 from mesh.config.warnings import warnings_of
 from mesh.listener.limits import Descriptors, raise_descriptor_limit
 from mesh.listener.listener_setup import admin_certificate
 from mesh.listener.watched_files import watch
 from mesh.memory import MemoryBudget
-from mesh.telemetry.journal import Journal
+from mesh.records.spans import ClusterName
+from mesh.telemetry.journal import DeliveryLogs, Journal
 from mesh.telemetry.logs import configure_logs, get_logger
 from mesh.telemetry.loop_lag import measure_loop_lag
 from mesh.telemetry.metrics import Metrics
 from mesh.telemetry.upstream_health import UpstreamHealth
+from mesh.upstream.librdkafka_properties import Properties
 from mesh.upstream.store.store import TopicStore
 from mesh.upstream.store.topic import StorePlace
 from mesh.upstream.writers.journal import JournalWriter
 
 log = get_logger(__name__)
 
+_ANY_PORT = Address("127.0.0.1", 0)
 
-def run(config: Config, file: Path) -> int:
-    """Serve until SIGTERM or SIGINT; SIGHUP reads the file again. Returns the exit code of the process.
 
-    Raises ConfigurationError when an address cannot be listened on.
+def run(config: Config, file: Path, worker: ThisWorker | None = None) -> int:
+    """Serves until SIGTERM or SIGINT; SIGHUP reads the file again. Returns the exit code of the process.
+
+    config: the configuration in the file. worker: the place of this process among several, None if it is the only one.
+    Raises ConfigurationError when it cannot listen on an address.
     """
     configure_logs(config.log.level, config.log.format)
-    return anyio.run(_run, config, file, backend="asyncio", backend_options={"use_uvloop": True})
+    if worker is not None:
+        bind_contextvars(worker=worker.number)
+    return anyio.run(_run, config, file, worker, backend="asyncio", backend_options={"use_uvloop": True})
 
 
-async def _run(config: Config, file: Path) -> int:
-    app = Application(config, file)
+async def _run(config: Config, file: Path, worker: ThisWorker | None) -> int:
+    app = Application(config, file, worker)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(app.heed_signals, tasks.cancel_scope)
         await app.start(tasks)
@@ -61,14 +77,17 @@ async def _run(config: Config, file: Path) -> int:
         with anyio.move_on_after(deadline) as scope:
             await app.drain()
         if scope.cancelled_caught:
-            log.warning("not everything could be put in order before the deadline", deadline=deadline)
+            log.warning("stop deadline exceeded", deadline=deadline)
         tasks.cancel_scope.cancel()
     log.info("stopped")
     return 0
 
 
 class Application:
-    def __init__(self, config: Config, file: Path) -> None:
+    def __init__(self, config: Config, file: Path, worker: ThisWorker | None = None) -> None:
+        number = worker.number if worker is not None else 1
+        loaded, config = config, config.for_worker(number)
+        self._worker = worker
         self._metrics = Metrics()
         memory = MemoryBudget(config.budget)
         descriptors = _descriptors(max(each.limits.connections for each in config.virtual_clusters))
@@ -76,49 +95,67 @@ class Application:
         self._metrics.add_collector(upstream_health.samples)
         self._upstream_health = upstream_health
         self._journal = _keep_journal(config, self._metrics)
+        self._exporting = Exporting(config)
+        logs = [each for each in (self._journal, self._exporting.spans) if each is not None]
         self._store = _open_store(config)
         self._virtual_clusters = VirtualClusters(
-            self._metrics, memory, descriptors, upstream_health, self._journal, self._store
+            self._metrics,
+            memory,
+            descriptors,
+            upstream_health,
+            DeliveryLogs(logs) if logs else None,
+            self._exporting.batch_every,
+            self._store,
         )
-        self._clusters = Clusters(config, upstream_health, self._virtual_clusters.tell_topics)
-        self._reconfiguring = Reconfiguring(config, file, memory, self._clusters, self._virtual_clusters)
+        self._clusters = UpstreamClusters(config, upstream_health, self._virtual_clusters.pass_on_topics)
+        self._reconfiguring = Reconfiguring(loaded, file, memory, self._clusters, self._virtual_clusters, number)
         self._metrics.add_collector(self._reconfiguring.samples)
         self._readiness = Readiness(
             upstream_health,
             self._virtual_clusters.targets,
             self._virtual_clusters.pools,
             self._reconfiguring,
+            waiting=self._virtual_clusters.waiting,
             grace=self._reconfiguring.grace,
         )
+        self._instance = worker.instance if worker is not None else uuid4().hex
+        token = config.admin.token if config.admin is not None else None
+        self._peers = Peers(config.peers, token, self._instance) if config.peers is not None else None
         self.stopping = asyncio.Event()
 
     @property
     def config(self) -> Config:
-        """The one that runs now."""
+        """The configuration that runs at present."""
         return self._reconfiguring.config
 
     async def start(self, tasks: anyio.abc.TaskGroup) -> None:
         config, virtual_clusters = self.config, self._virtual_clusters
         for warning in warnings_of(config):
-            log.warning("the configuration is used as it is, and had better be changed", detail=str(warning))
-        if config.admin is not None:
+            log.warning("configuration warning", detail=str(warning))
+        if self._worker is not None:
+            self._worker.watch_supervisor()
+            await self._serve_supervisor(tasks, self._worker)
+        elif config.admin is not None:
             await self._serve_admin(tasks, config.admin)
         linked = frozenset().union(*(linked_clusters(each, config.routers) for each in config.virtual_clusters))
-        self._clusters.admit(access_to(config, linked))
+        self._clusters.keep_settings(settings_for(config, linked))
         prepared = await virtual_clusters.prepare(config, [each.name for each in config.virtual_clusters])
-        virtual_clusters.admit(prepared)
+        virtual_clusters.take_over(prepared)
         tasks.start_soon(measure_loop_lag, self._metrics)
+        tasks.start_soon(self._exporting.keep_sending, self._metrics)
         tasks.start_soon(self._upstream_health.keep_reminding)
+        if self._peers is not None:
+            tasks.start_soon(self._peers.keep_asking)
         running = [
             virtual_clusters.build(each, prepared.setups[each.name], self._clusters, tasks)
             for each in config.virtual_clusters
         ]
         tasks.start_soon(watch, virtual_clusters.watched)
         pools = [each for each in running if isinstance(each.configured.target, PoolTargetConfig)]
-        for each in running:  # others have no topics of their own, and do not wait for clusters that are down
+        for each in running:  # other targets have no topics of their own, and do not wait for clusters that are down
             if each not in pools:
                 await virtual_clusters.serve(each, tasks)
-        await self._clusters.first_look()
+        await self._clusters.learn_topics()
         _leave_out_what_stays()
         for each in pools:
             await virtual_clusters.serve(each, tasks)
@@ -126,9 +163,9 @@ class Application:
         self._readiness.listening = True
         reached = [cluster.name for cluster in config.clusters if self._upstream_health.has_reached(cluster.name)]
         if reached:
-            log.info("clients are served", clusters=reached)
+            log.info("serving clients", clusters=reached)
         else:
-            log.warning("clients are let in, but no upstream cluster is reached yet", clusters=reached)
+            log.warning("listening; no upstream cluster reachable", clusters=reached)
 
     async def heed_signals(self, scope: anyio.CancelScope) -> None:
         with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
@@ -137,7 +174,7 @@ class Application:
                     self._reconfiguring.ask_soon()
                     continue
                 if self.stopping.is_set():
-                    log.warning("stopped at once, by a second signal", signal=number.name)
+                    log.warning("stopped at once: second signal", signal=number.name)
                     scope.cancel()
                     return
                 log.info("stopping", signal=number.name)
@@ -145,13 +182,21 @@ class Application:
                 self.stopping.set()
 
     async def drain(self) -> None:
-        """Let members commit what they hold; then stop accepting, answer what waits, commit, leave upstream."""
+        """Lets members commit what they hold. Then it stops accepting, answers waiting requests, commits, and leaves
+        the upstream groups."""
         await self._reconfiguring.end()
-        await self._virtual_clusters.stop(self._virtual_clusters.names(), self._reconfiguring.grace)
+        self._virtual_clusters.leave_common_addresses()
+        names, grace = self._virtual_clusters.names(), self._reconfiguring.grace
+        if self._peers is None:
+            await self._virtual_clusters.stop(names, grace)
+        else:
+            await self._peers.ask_all()  # in a rolling restart the process stopped before this one has just come back
+            await self._virtual_clusters.stop(names, grace, self._peers.best)
         self._virtual_clusters.close()
         self._clusters.close()
         if self._journal is not None:
             await self._journal.close()
+        await self._exporting.close()
         if self._store is not None:
             await self._store.close()
 
@@ -162,28 +207,53 @@ class Application:
             context = certificate.context
             self._virtual_clusters.watched.append(certificate.files)
         access = AdminAccess(configured.token, configured.open_probes, context)
-        leases = LeaseApi(self._virtual_clusters.pools, self._clusters.addresses, lambda: self._readiness.serving)
-        admin = AdminSetup(access, leases, _is_loopback(configured.listen.host), certificate)
+        leases = self._leases()
+        admin = AdminSetup(access, leases, configured.listen.is_loopback, certificate)
         self._reconfiguring.admin = admin
         admin.open(self._readiness)
-        routes = [*leases.routes(), *TopologyApi(self._virtual_clusters.topologies).routes()]
-        serve = partial(serve_admin, access=access, routes=routes)
-        await tasks.start(serve, configured.listen, self._readiness, self._metrics)
+        listener = bind_admin(configured.listen)
+        await tasks.start(
+            partial(serve_admin, access=access, routes=self._routes(leases)), listener, *self._admin_state()
+        )
+
+    async def _serve_supervisor(self, tasks: anyio.abc.TaskGroup, worker: ThisWorker) -> None:
+        """Serves the supervisor, to which everything is open: it checks the rights of operators itself."""
+        leases = self._leases()
+        leases.may_change = self._readiness.may_change = True
+        access = AdminAccess(worker.token, open_probes=False)
+        serve = partial(serve_admin, access=access, routes=self._routes(leases))
+        listener = bind_admin(_ANY_PORT)
+        await tasks.start(serve, listener, *self._admin_state())
+        worker.answers_at(listener.getsockname()[1])
+
+    def _admin_state(self) -> tuple[Readiness, Metrics]:
+        return self._readiness, self._metrics
+
+    def _leases(self) -> LeaseApi:
+        return LeaseApi(self._virtual_clusters.pools, self._clusters.addresses, lambda: self._readiness.serving)
+
+    def _routes(self, leases: LeaseApi) -> list[Route]:
+        records = RecordApi(
+            self._virtual_clusters.pools, self._properties_of, self._what_is_shown, lambda: leases.may_change
+        )
+        replays = ReplayApi(self._virtual_clusters.pools, lambda: leases.may_change)
+        moves = MoveApi(self._virtual_clusters.moves, lambda: leases.may_change)
+        topologies = TopologyApi(self._virtual_clusters.topologies)
+        peers = PeerApi(self._instance, self._virtual_clusters.single_pools, lambda: self._readiness.serving)
+        return [api_route for api in (leases, topologies, records, replays, moves, peers) for api_route in api.routes()]
+
+    def _properties_of(self, cluster: ClusterName) -> Properties:
+        return self._clusters.properties([cluster])[cluster]
+
+    def _what_is_shown(self) -> Look | None:
+        return self.config.admin.look if self.config.admin is not None else None
 
 
 def _leave_out_what_stays() -> None:
-    """Modules and configuration are there until the end: the collector, which stops everything for tens of milliseconds
-    to look through them, does not do so again."""
+    """Excludes modules and configuration from garbage collection, since they stay until the end. To scan them stops
+    everything for tens of milliseconds."""
     gc.collect()
     gc.freeze()
-
-
-def _is_loopback(host: str) -> bool:
-    """Whether only this machine reaches it."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _keep_journal(config: Config, metrics: Metrics) -> Journal | None:
@@ -193,12 +263,12 @@ def _keep_journal(config: Config, metrics: Metrics) -> Journal | None:
     cluster = next(each for each in config.clusters if each.name == kept.cluster)
     loop = asyncio.get_running_loop()
 
-    def tell(reason: str) -> None:
-        log.warning("the journal cannot be written", cluster=cluster.name, topic=kept.topic, reason=reason)
+    def report(reason: str) -> None:
+        log.warning("journal cannot be written", cluster=cluster.name, topic=kept.topic, reason=reason)
 
     names = config.process_id or "", uuid4().hex
     place = cluster.bootstrap_servers, properties_of(cluster), kept.topic, kept.create
-    return Journal(JournalWriter(*place, *names, tell, loop), metrics, loop, kept.interval, kept.limit)
+    return Journal(JournalWriter(*place, *names, report, loop), metrics, loop, kept.interval, kept.limit)
 
 
 def _open_store(config: Config) -> TopicStore | None:
@@ -208,27 +278,28 @@ def _open_store(config: Config) -> TopicStore | None:
     index = next(index for index, each in enumerate(config.clusters) if each.name == kept.cluster)
     cluster = config.clusters[index]
 
-    def tell(reason: str) -> None:
+    def report(reason: str) -> None:
         fields = {"cluster": cluster.name, "topic": kept.topic}
         if reason:
-            log.warning("the store cannot be read", reason=reason, **fields)
+            log.warning("store cannot be read", reason=reason, **fields)
         else:
-            log.info("the store has been read", **fields)
+            log.info("store loaded", **fields)
 
     place = StorePlace(cluster.name, cluster.bootstrap_servers, properties_of(cluster), kept.topic, kept.create)
     try:
-        return TopicStore(place, tell)
+        return TopicStore(place, report)
     except KafkaException as problem:
         allowed = f"properties that librdkafka takes: {problem.args[0].str()}"
         raise ConfigurationError([Mistake(("clusters", index, "properties"), "", allowed)]) from problem
 
 
 def _descriptors(wanted: int) -> Descriptors:
-    """Take all that this process may have. wanted: connections that the configuration allows."""
+    """Raises the limit of open files as far as this process may. wanted: the connections that the configuration
+    allows."""
     descriptors = Descriptors(raise_descriptor_limit())
     fields = {"descriptors": descriptors.available, "connections": descriptors.for_clients}
     if descriptors.for_clients < wanted:
-        log.warning("open files suffice for fewer connections than are configured", **fields)
+        log.warning("open file limit below the configured connections", **fields)
     else:
-        log.info("open files are limited", **fields)
+        log.info("open file limit", **fields)
     return descriptors

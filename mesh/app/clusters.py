@@ -1,4 +1,4 @@
-"""The upstream clusters of a process: what topics they have, and what is made to read them and to write to them."""
+"""The upstream clusters of a process: their topics, engines and writers."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ import anyio
 from mesh.app.from_config import properties_of, start_of
 from mesh.config.mistakes import ConfigurationError, Mistake
 from mesh.config.model import Cluster, Config
-from mesh.config.pool import NamedTopic
-from mesh.config.pool import PoolConfig as PoolConfig
+from mesh.config.pool import NamedTopic, PoolConfig
 from mesh.pool.common.ids import GroupId
-from mesh.pool.common.settings import ShareStart
+from mesh.pool.common.settings import ShareSettings
 from mesh.records.spans import ClusterName, TopicName
 from mesh.telemetry.logs import get_logger
 from mesh.telemetry.problem_watch import found, not_reached
@@ -24,98 +23,99 @@ from mesh.upstream.engine import Engine, EngineEvent, EngineName, EngineOptions
 from mesh.upstream.engine_choice import choose, make_engine
 from mesh.upstream.librdkafka_properties import Properties
 from mesh.upstream.links.buffers import ReceiveBuffers
-from mesh.upstream.links.connection_settings import ConnectionSettings, own_access
+from mesh.upstream.links.connection_settings import ConnectionSettings, connection_settings_or_reason
 from mesh.upstream.problems import UpstreamProblem
 from mesh.upstream.writers.dead_letters import DeadLetterWriter
 
 log = get_logger(__name__)
 
-FIRST_LOOK = 6.0
-"""Seconds to wait for clusters before clients are let in; who has not answered by then comes later."""
+FIRST_ANSWERS = 6.0
+"""Seconds for which clients wait for clusters at the start. A cluster that has not answered by then joins later."""
 
 
-class Clusters:
-    """The upstream clusters of the process: their catalogs, engines and writers. tell: the topics of a cluster have
-    changed."""
+class UpstreamClusters:
+    """The upstream clusters of the process: their catalogs, engines and writers. report: called when the topics of a
+    cluster have changed."""
 
     def __init__(
         self,
         config: Config,
         upstream_health: UpstreamHealth,
-        tell: Callable[[ClusterName, Mapping[TopicName, int]], None],
+        report: Callable[[ClusterName, Mapping[TopicName, int]], None],
     ) -> None:
         self._upstream_health = upstream_health
-        self._tell = tell
+        self._report = report
         self._config = config
         self._by_name = _by_name(config)
         self._engines = {name: _choose_engine(cluster) for name, cluster in self._by_name.items()}
         self._buffers = ReceiveBuffers(config.budget // 2)
         self._catalogs: dict[ClusterName, TopicCatalog] = {}
-        self._looked: dict[ClusterName, asyncio.Event] = {}
+        self._answered: dict[ClusterName, asyncio.Event] = {}
         self._known: dict[ClusterName, Mapping[TopicName, int]] = {}
-        self._access: dict[ClusterName, ConnectionSettings] = {}
+        self._settings: dict[ClusterName, ConnectionSettings] = {}
         self._writers: dict[tuple[ClusterName, bool], DeadLetterWriter] = {}
         self._is_silent = True
-        """Whether what is found is only taken note of: before the first look has ended."""
-        self.are_looked_at: Final = asyncio.Event()
-        """Pools know their topics, as far as clusters have said them: the first look has ended."""
+        """True until the first look has ended: results are kept, and not reported."""
+        self.topics_known: Final = asyncio.Event()
+        """Set when the first look has ended: pools know the topics of all clusters that answered."""
         self.addresses = {name: cluster.bootstrap_servers for name, cluster in self._by_name.items()}
-        """Of each cluster; the same dictionary for as long as the process runs."""
+        """The bootstrap servers of each cluster. It stays the same dictionary for the life of the process."""
 
-    async def first_look(self) -> None:
-        """Find out which topics there are. Partitions of several clusters are numbered in the order of the
+    async def learn_topics(self) -> None:
+        """Learns the topics of all clusters. Partitions of several clusters are numbered in the order of the
         configuration, not in that of the answers; a cluster that has not answered in time comes last."""
         for name in self._by_name:
             self._watch(name)
-        await self._until_looked(self._by_name)
+        await self._until_answered(self._by_name)
         self._is_silent = False
         for name in self._by_name:
             if name in self._known:
-                self._tell(name, self._known[name])
-        self.are_looked_at.set()
+                self._report(name, self._known[name])
+        self.topics_known.set()
 
-    async def change(self, config: Config, anew: Iterable[ClusterName]) -> None:
-        """anew: clusters that are connected to in another way than before. Returns when those have been looked at, and
-        those that are new."""
+    async def change(self, config: Config, reconnected: Iterable[ClusterName]) -> None:
+        """Connects to clusters as in a changed configuration. reconnected: clusters with changed connections. Returns
+        when these and new ones have answered, or the time for that is over."""
         before, self._config, self._by_name = self._by_name, config, _by_name(config)
         for name in before:
-            if name not in self._by_name or name in anew:
+            if name not in self._by_name or name in reconnected:
                 self._drop(name)
         self._upstream_health.clusters = tuple(self._by_name)
         for catalog in self._catalogs.values():
             catalog.interval = config.metadata_refresh
         self._buffers.limit = config.budget // 2
-        fresh = [name for name in self._by_name if name not in self._catalogs]
-        for name in fresh:
+        added = [name for name in self._by_name if name not in self._catalogs]
+        for name in added:
             self._engines[name] = _choose_engine(self._by_name[name])
             self.addresses[name] = self._by_name[name].bootstrap_servers
             self._watch(name)
-        await self._until_looked(fresh)
+        await self._until_answered(added)
 
     def known(self) -> Mapping[ClusterName, Mapping[TopicName, int]]:
-        """The topics of all clusters that could be asked, in the order of the configuration."""
+        """Returns the topics of all clusters that answered, in the order of the configuration."""
         return {name: self._known[name] for name in self._by_name if name in self._known}
 
     def refresh(self, names: Iterable[ClusterName]) -> None:
-        """Look at the topics of these soon."""
+        """Refreshes the topics of these clusters soon."""
         for name in names:
             self._catalogs[name].refresh_soon()
 
     def properties(self, names: Iterable[ClusterName]) -> dict[ClusterName, Properties]:
-        """What a client of each of these is made with."""
+        """Returns the properties of a client of each of these clusters."""
         clusters = {name: self._by_name[name] for name in names}
         return {
             name: {**properties_of(each), "bootstrap.servers": each.bootstrap_servers}
             for name, each in clusters.items()
         }
 
-    def admit(self, access: Mapping[ClusterName, ConnectionSettings]) -> None:
-        """access: to those to which new targets have connections of their own (`access_to`)."""
-        self._access |= access
+    def keep_settings(self, settings: Mapping[ClusterName, ConnectionSettings]) -> None:
+        """Keeps the settings of connections. settings: of the clusters to which new targets have the mesh's own
+        connections (`settings_for`)."""
+        self._settings |= settings
 
-    def access(self, name: ClusterName) -> tuple[Cluster, ConnectionSettings]:
-        """A cluster, and how connections of our own to it are made, as it was admitted."""
-        return self._by_name[name], self._access[name]
+    def cluster_with_settings(self, name: ClusterName) -> tuple[Cluster, ConnectionSettings]:
+        """Returns a cluster, and the settings of the mesh's own connections to it, as `keep_settings` has kept them."""
+        return self._by_name[name], self._settings[name]
 
     @property
     def interval(self) -> float:
@@ -123,7 +123,7 @@ class Clusters:
         return self._config.metadata_refresh
 
     def writer(self, name: ClusterName, *, create: bool) -> DeadLetterWriter:
-        """create: whether it makes topics that are not there."""
+        """Returns the writer of dead letters to a cluster. create: whether it creates missing topics."""
         writer = self._writers.get((name, create))
         if writer is None:
             cluster = self._by_name[name]
@@ -139,10 +139,10 @@ class Clusters:
         name: ClusterName,
         group: GroupId,
         deliver: Callable[[EngineEvent], None],
-        *,
-        start: ShareStart,
+        share: ShareSettings | None,
     ) -> Engine:
-        """start: of a group that has committed nothing."""
+        """Makes an engine that reads a cluster for a group. share: the settings of a group with share members, else
+        None."""
         cluster, process = self._by_name[name], self._config.process_id
         options = EngineOptions(
             cluster.name,
@@ -150,9 +150,9 @@ class Clusters:
             properties_of(cluster),
             pool.upstream_group_prefix + group,
             f"kafka-mesh.{process}.{virtual_cluster}.{group}" if process is not None else None,
-            start_of(pool, start),
-            pool.isolation.value,
-            pool.budgets.pool // 4,  # what was fetched and is not in the backlog yet counts too
+            start_of(pool, share),
+            share.isolation if share is not None else pool.isolation.value,
+            pool.budgets.pool // 4,  # fetched batches that are not in the backlog yet count too
         )
         return make_engine(self._engines[name], options, deliver, self._buffers)
 
@@ -164,7 +164,7 @@ class Clusters:
 
     def _watch(self, name: ClusterName) -> None:
         cluster, loop = self._by_name[name], asyncio.get_running_loop()
-        self._looked[name] = asyncio.Event()
+        self._answered[name] = asyncio.Event()
         self._catalogs[name] = TopicCatalog(
             name,
             cluster.bootstrap_servers,
@@ -174,54 +174,54 @@ class Clusters:
             loop,
         )
 
-    async def _until_looked(self, names: Iterable[ClusterName]) -> None:
-        with anyio.move_on_after(FIRST_LOOK):
+    async def _until_answered(self, names: Iterable[ClusterName]) -> None:
+        with anyio.move_on_after(FIRST_ANSWERS):
             for name in names:
-                await self._looked[name].wait()
+                await self._answered[name].wait()
         for name in names:
             if not self._upstream_health.has_reached(name) and self._upstream_health.connection(name) is None:
                 not_reached(
-                    self._upstream_health, name, UpstreamProblem.UNREACHABLE, f"no answer within {FIRST_LOOK:g} s"
+                    self._upstream_health, name, UpstreamProblem.UNREACHABLE, f"no answer within {FIRST_ANSWERS:g} s"
                 )
 
     def _drop(self, name: ClusterName) -> None:
         self._catalogs.pop(name).close()
         for key in [key for key in self._writers if key[0] == name]:
             self._writers.pop(key).close()
-        for kept in (self._looked, self._known, self._engines, self.addresses):
+        for kept in (self._answered, self._known, self._engines, self.addresses):
             kept.pop(name, None)
         self._upstream_health.forget_cluster(name)
 
     def _catalog_event(self, event: CatalogEvent) -> None:
-        self._looked[event.cluster].set()
+        self._answered[event.cluster].set()
         match event:
             case CatalogUpdate(cluster, topics):
                 found(self._upstream_health, cluster, topics, self._configured(cluster))
                 self._known[cluster] = topics
                 if not self._is_silent:
-                    self._tell(cluster, topics)
+                    self._report(cluster, topics)
             case CatalogUnreachable(cluster, reason, problem):
                 not_reached(self._upstream_health, cluster, problem, reason)
 
     def _configured(self, cluster: ClusterName) -> set[TopicName]:
-        """The topics that the configuration names on a cluster."""
+        """Returns the topics that the configuration names on a cluster."""
         rules = [rule for pool in self._config.all_pools() for rule in pool.topics]
         sources = [source for rule in rules if isinstance(rule, NamedTopic) for source in rule.sources]
         return {TopicName(source.topic) for source in sources if source.cluster == cluster}
 
 
-def access_to(config: Config, names: Collection[ClusterName]) -> dict[ClusterName, ConnectionSettings]:
-    """How connections of our own to these are made. Raises ConfigurationError if files that they need cannot be used;
-    of anything else the configuration was checked."""
+def settings_for(config: Config, names: Collection[ClusterName]) -> dict[ClusterName, ConnectionSettings]:
+    """Returns the settings of the mesh's own connections to these clusters. Raises ConfigurationError if a file in
+    their properties is unusable; everything else in the configuration was checked."""
     found: dict[ClusterName, ConnectionSettings] = {}
     mistakes: list[Mistake] = []
     for index, cluster in enumerate(config.clusters):
         if cluster.name in names:
-            access = own_access(properties_of(cluster))
-            if isinstance(access, str):
-                mistakes.append(Mistake(("clusters", index, "properties"), "", access))
+            settings = connection_settings_or_reason(properties_of(cluster))
+            if isinstance(settings, str):
+                mistakes.append(Mistake(("clusters", index, "properties"), "", settings))
             else:
-                found[cluster.name] = access
+                found[cluster.name] = settings
     if mistakes:
         raise ConfigurationError(mistakes)
     return found
@@ -234,5 +234,5 @@ def _by_name(config: Config) -> dict[ClusterName, Cluster]:
 def _choose_engine(cluster: Cluster) -> EngineName:
     choice = choose(cluster.engine.value, properties_of(cluster))
     if choice.reason:
-        log.warning("a cluster is read by librdkafka", cluster=cluster.name, reason=choice.reason)
+        log.warning("cluster read by librdkafka", cluster=cluster.name, reason=choice.reason)
     return choice.engine

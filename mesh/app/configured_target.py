@@ -1,4 +1,4 @@
-"""What the process makes of the target in a configuration: it serves, and may be configured otherwise while it runs."""
+"""A target with its configuration, which may change while it runs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from mesh.app.clusters import Clusters
+from mesh.app.clusters import UpstreamClusters
 from mesh.config.interceptors import InterceptorConfig, InterceptorWorkersConfig
 from mesh.config.listeners import FIRST, ListenerName
 from mesh.config.mistakes import KeyPath
@@ -17,88 +17,96 @@ from mesh.config.values import Address
 from mesh.listener.target import Target
 from mesh.memory import MemoryBudget
 from mesh.records.spans import ClusterName, TopicName
-from mesh.telemetry.journal import Journal
-from mesh.telemetry.metric_definitions import Sample
+from mesh.telemetry.journal import DeliveryLog
+from mesh.telemetry.metric_definitions import MetricSample
 from mesh.telemetry.upstream_health import UpstreamHealth
 from mesh.upstream.store.store import Store
 
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """The parts of the process that targets use. journal, store: None where none is kept. routers, interceptors,
-    interceptor_workers: of the configuration."""
+    """The parts of the process that targets use. journal, store: None if the configuration has none. batch_every: as
+    in `PoolSettings`. routers, interceptors, interceptor_workers: those of the configuration."""
 
-    clusters: Clusters
+    clusters: UpstreamClusters
     memory: MemoryBudget
     upstream_health: UpstreamHealth
-    journal: Journal | None
+    journal: DeliveryLog | None
+    batch_every: int
     store: Store | None
     routers: Sequence[RouterConfig]
     interceptors: Sequence[InterceptorConfig]
     interceptor_workers: InterceptorWorkersConfig
 
 
-class Wanted(NamedTuple):
-    """A virtual cluster as it is to be, with all routers of that configuration."""
+class ChangedConfig(NamedTuple):
+    """A virtual cluster after a change of the configuration, with all routers of that configuration."""
 
     configured: VirtualClusterConfig
     routers: Sequence[RouterConfig]
 
 
 class ConfiguredTarget(Protocol):
-    """A target that may be configured otherwise while it runs."""
+    """A target whose configuration may change while it runs."""
 
     @property
     def target(self) -> Target: ...
 
-    def samples(self) -> Iterator[Sample]:
-        """Its state, at the time of a scrape."""
+    def samples(self) -> Iterator[MetricSample]:
+        """Yields the state of the target at the time of a scrape."""
 
     def topics_changed(self, cluster: ClusterName, topics: Mapping[TopicName, int]) -> None:
-        """What an upstream cluster has now, each with its partitions."""
+        """Notes the current topics of an upstream cluster, each with its number of partitions."""
 
-    def left_by(self, wanted: Wanted, anew: Collection[ClusterName]) -> frozenset[ClusterName] | None:
-        """Which clusters it has to leave, perhaps to come back, when it is configured so and those are connected to
-        anew; None if it has to begin anew itself."""
+    def clusters_to_leave(
+        self, wanted: ChangedConfig, reconnected: Collection[ClusterName]
+    ) -> frozenset[ClusterName] | None:
+        """Returns the clusters that the target must leave, at least for a while, if this configuration applies and the
+        clusters in `reconnected` get new connections. None if the target must start again."""
 
     async def leave(self, cluster: ClusterName, grace: float) -> None: ...
 
-    def change(self, wanted: Wanted, left: Iterable[ClusterName], grace: float) -> None:
-        """left: clusters that were left before. grace: seconds that members have to commit."""
+    def change(self, wanted: ChangedConfig, left: Iterable[ClusterName], grace: float) -> None:
+        """Applies a changed configuration. left: the clusters that `clusters_to_leave` returned before. grace: seconds
+        that members have to commit."""
 
     def close(self) -> None:
-        """The target has ended."""
+        """Called when the target has ended."""
 
 
 class ListenAddress(NamedTuple):
-    """An address that a virtual cluster listens on. path: of its key within the virtual cluster. node: as Metadata
-    calls it; None for one that is no node's. listener: whose it is."""
+    """An address on which a virtual cluster listens. path: the path of its key within the virtual cluster. node: its id
+    in Metadata; None for a bootstrap address. listener: the name of its listener. is_common: True if other processes
+    listen on it, too."""
 
     path: KeyPath
     address: Address
     node: int | None
     listener: ListenerName = FIRST
+    is_common: bool = False
 
 
 class LinkedTarget(ABC):
-    """A target without engines: connections of the mesh's own lead to its clusters, so it never leaves one, but begins
-    anew. In part a `ConfiguredTarget`."""
+    """A target without engines, whose clusters the mesh reaches over its own connections. It never leaves a cluster: it
+    starts again instead. It implements part of `ConfiguredTarget`."""
 
     @property
     @abstractmethod
     def linked(self) -> Collection[ClusterName]:
-        """The clusters that it has connections to."""
+        """Returns the clusters to which it has connections."""
 
     def topics_changed(  # noqa: B027 - a relay need not know
         self, cluster: ClusterName, topics: Mapping[TopicName, int]
     ) -> None:
-        """It asks its clusters itself which topics there are, if it has to know."""
+        """Does nothing: if the target needs the topics, it asks its clusters itself."""
 
-    def left_by(self, wanted: Wanted, anew: Collection[ClusterName]) -> frozenset[ClusterName] | None:
-        return None if set(self.linked) & set(anew) else frozenset()
+    def clusters_to_leave(
+        self, wanted: ChangedConfig, reconnected: Collection[ClusterName]
+    ) -> frozenset[ClusterName] | None:
+        return None if set(self.linked) & set(reconnected) else frozenset()
 
     async def leave(self, cluster: ClusterName, grace: float) -> None:
-        raise AssertionError("a target that leaves a cluster of its own connections begins anew")
+        raise AssertionError("a target that leaves a cluster of its own connections starts again")
 
     def close(self) -> None:  # noqa: B027 - not every target keeps something
-        """Nothing is kept here that has to be told."""
+        """Does nothing by default."""

@@ -1,39 +1,44 @@
-"""From the configuration to what the parts of the process are told: each in its own words, which know of no file."""
+"""Turns the configuration into settings for the parts of the process, in types of their own that know no file."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Literal
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
+from mesh.app.logins import tokens_of
 from mesh.config.model import ClientLimits, Cluster
-from mesh.config.pool import NamedTopic, PrefixRuleConfig
-from mesh.config.pool import PoolConfig as PoolConfig
+from mesh.config.pool import LimitOf, NamedTopic, PoolConfig, PrefixRuleConfig
 from mesh.config.relay import RelayAuthentication, RelayConfig
 from mesh.listener.limits import Limits
 from mesh.pool.common import topics as pool_topics
 from mesh.pool.common.group_rules import GroupRules
 from mesh.pool.common.history import Redelivery
 from mesh.pool.common.ids import GroupId
-from mesh.pool.common.settings import PoolSettings, ShareSettings, ShareStart
+from mesh.pool.common.settings import ByDuration, PoolSettings, ShareSettings, ShareStart
+from mesh.pool.common.sharing import ClientPattern, LimitRule, Sharing, TopicPriority, WeightRule
 from mesh.pool.common.topics import ExplicitTopic, Source, VirtualTopics
 from mesh.records.spans import ClusterName, TopicName
+from mesh.security.client_properties import TOKENS
+from mesh.upstream.engine import Start
 from mesh.upstream.links.connection_settings import ConnectionSettings
 from mesh.wire.apis import ApiKey
 
 
 def limits_of(limits: ClientLimits) -> Limits:
-    """The values themselves: `model_dump` writes durations and sizes as text."""
+    """Returns the limits with their values as numbers; `model_dump` would write durations and sizes as text."""
     return Limits(**dict(limits))
 
 
-def properties_of(cluster: Cluster) -> Mapping[str, str]:
-    """librdkafka's, but for the addresses."""
-    properties = cluster.client_properties()
-    return {name: value for name, value in properties.items() if name != "bootstrap.servers"}
+def properties_of(cluster: Cluster) -> Mapping[str, Any]:
+    """Returns the librdkafka properties of a cluster without the bootstrap servers, and with the source of tokens if
+    the login uses tokens."""
+    properties = {name: each for name, each in cluster.client_properties().items() if name != "bootstrap.servers"}
+    return properties if cluster.login is None else {**properties, TOKENS: tokens_of(cluster.name, cluster.login)}
 
 
 def clusters_of(pool: PoolConfig) -> set[ClusterName]:
-    """Those whose topics it has."""
+    """Returns the clusters that have topics of a pool."""
     names: set[ClusterName] = set()
     for rule in pool.topics:
         match rule:
@@ -76,8 +81,41 @@ def _redelivery(pool: PoolConfig) -> Redelivery:
     return Redelivery(limit=limit, initial=backoff.initial, multiplier=backoff.multiplier, maximum=backoff.maximum)
 
 
-def settings_of(pool: PoolConfig, epoch: float, journal: bool = False) -> PoolSettings:
-    """epoch, journal: see there."""
+def sharing_of(pool: PoolConfig) -> Sharing:
+    """Returns the rules by which a pool shares records out."""
+    return Sharing(
+        tuple(
+            WeightRule(ClientPattern(each.client_id, each.principal), each.weight, each.priority)
+            for each in pool.fairness.weights
+        ),
+        tuple(
+            LimitRule(
+                group=each.group,
+                clients=ClientPattern(each.client_id, each.principal),
+                is_of_each=each.of is LimitOf.MEMBER,
+                records_per_second=each.records,
+                bytes_per_second=each.bytes,
+                in_flight=each.in_flight,
+                share=each.share,
+            )
+            for each in pool.limits
+        ),
+        tuple(_topic_priorities(pool)) if any(rule.priority for rule in pool.topics) else (),
+    )
+
+
+def _topic_priorities(pool: PoolConfig) -> Iterator[TopicPriority]:
+    for rule in pool.topics:
+        match rule:
+            case NamedTopic():
+                for source in rule.sources:
+                    yield TopicPriority(source.cluster, source.topic, False, rule.priority)
+            case PrefixRuleConfig():
+                yield TopicPriority(rule.cluster, rule.prefix, True, rule.priority)
+
+
+def settings_of(pool: PoolConfig, epoch: float, journal: bool = False, batch_every: int = 0) -> PoolSettings:
+    """Returns the settings of a pool. epoch, journal, batch_every: as in `PoolSettings`."""
     return PoolSettings(
         policy=pool.fairness.policy,
         initial_window=pool.fairness.initial_window,
@@ -97,26 +135,35 @@ def settings_of(pool: PoolConfig, epoch: float, journal: bool = False) -> PoolSe
         max_members=pool.max_members,
         epoch=epoch,
         journal=journal,
+        batch_every=batch_every,
+        sharing=sharing_of(pool),
         share=ShareSettings(
             start=pool.share.auto_offset_reset,
+            isolation=pool.isolation.value,
             lock=pool.share.record_lock_duration,
+            shortest_lock=pool.share.min_record_lock_duration,
+            longest_lock=pool.share.max_record_lock_duration,
             delivery_limit=pool.share.delivery_count_limit,
             most_locks=pool.share.partition_max_record_locks,
             may_renew=pool.share.renew_acknowledge,
+            is_mixed=pool.share.mixed,
             most_sessions=pool.share.max_share_sessions,
         ),
     )
 
 
-def start_of(pool: PoolConfig, start: ShareStart) -> Literal["earliest", "latest"]:
-    """Where a group begins that has committed nothing upstream."""
-    match start:
+def start_of(pool: PoolConfig, share: ShareSettings | None) -> Start:
+    """Returns the start of a group that has committed nothing upstream. share: the settings of a group with share
+    members, else None."""
+    match share.start if share is not None else ShareStart.POOL:
         case ShareStart.EARLIEST:
             return "earliest"
         case ShareStart.LATEST:
             return "latest"
         case ShareStart.POOL:
             return pool.start.value
+        case ByDuration(seconds=seconds):
+            return max(round((time.time() - seconds) * 1000), 0)
 
 
 _TOKENS = (
@@ -127,13 +174,14 @@ _TOKENS = (
 )
 
 
-def has_credentials(cluster: Cluster, access: ConnectionSettings) -> bool:
-    """Whether the cluster knows the mesh by a principal of its own: SASL's, or that of a certificate."""
-    return access.mechanism is not None or "ssl.certificate.location" in cluster.properties
+def has_credentials(cluster: Cluster, settings: ConnectionSettings) -> bool:
+    """Returns whether the mesh has its own principal at the cluster, by SASL or by a certificate."""
+    return settings.mechanism is not None or "ssl.certificate.location" in cluster.properties
 
 
 def refused_apis(relay: RelayConfig, *, has_credentials: bool) -> dict[ApiKey, str]:
-    """What a relay does not serve, and why. has_credentials: the mesh authenticates at the cluster, for its clients."""
+    """Returns the APIs that a relay does not serve, with reasons. has_credentials: whether the mesh authenticates at
+    the cluster with its own principal."""
     refused = {ApiKey[name]: "refuse" for name in relay.refuse}
     if has_credentials and relay.authentication is RelayAuthentication.MESH:
         refused |= dict.fromkeys(_TOKENS, "a token would be the mesh's own principal's")

@@ -1,17 +1,17 @@
-"""What an operator is told of groups whose topics are in several clusters."""
+"""Reports problems of groups whose topics are in several clusters to operators."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from mesh.routing.names import LeafNumber
-from mesh.runtime.router.leaves import Leaves
+from mesh.runtime.entity_router.leaves import Leaves
 from mesh.telemetry.upstream_health import UpstreamHealth
 from mesh.upstream.problems import UpstreamProblem
 
 
 class GroupHealth:
-    """Of one union. Implements `mesh.runtime.router.groups.services.GroupTrouble`."""
+    """The problems of groups of one union. Implements `mesh.runtime.entity_router.groups.services.GroupProblems`."""
 
     def __init__(self, upstream_health: UpstreamHealth, leaves: Leaves, virtual_cluster: str) -> None:
         self._upstream_health: Final = upstream_health

@@ -1,4 +1,4 @@
-"""Where clients reach the nodes of clusters that they see themselves, and nodes that have no such place."""
+"""The addresses of nodes for clients, and reports of nodes without an address."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from collections.abc import Mapping
 
 from mesh.config.listeners import FIRST, ConfiguredListener, ListenerName
 from mesh.listener.tls import requested_name
-from mesh.runtime.relay.listener_addresses import NodeOf, PlaceOf
+from mesh.runtime.relay.listener_addresses import AdvertisedAddress, NodeOf
 from mesh.telemetry.upstream_health import UpstreamHealth
 from mesh.upstream.problems import UpstreamProblem
 
 
 class NodeHealth:
-    """The health of the nodes of a cluster behind one virtual cluster, as operators are told it."""
+    """The health of the nodes of a cluster behind one virtual cluster, as reported to operators."""
 
     def __init__(self, upstream_health: UpstreamHealth, cluster: str, virtual_cluster: str) -> None:
         self._upstream_health = upstream_health
@@ -22,7 +22,7 @@ class NodeHealth:
         self._virtual_cluster = virtual_cluster
         self._undeclared: Mapping[ListenerName, frozenset[int]] = {}
 
-    def looked(self, undeclared: Mapping[ListenerName, frozenset[int]]) -> None:
+    def update(self, undeclared: Mapping[ListenerName, frozenset[int]]) -> None:
         problem = UpstreamProblem.NODE_WITHOUT_ADDRESS
         undeclared = {name: ids for name, ids in undeclared.items() if ids}
         if undeclared:
@@ -44,8 +44,9 @@ def _without_address(listener: ListenerName, ids: frozenset[int]) -> str:
     return f"no address is declared for {', '.join(map(str, sorted(ids)))}{where}: see nodes.ids"
 
 
-def places(listener: ConfiguredListener, ports: Mapping[int, int]) -> tuple[NodeOf, PlaceOf]:
-    """The node that a client named in TLS, and where clients reach each node. ports: of nodes, as clients call them."""
+def places(listener: ConfiguredListener, ports: Mapping[int, int]) -> tuple[NodeOf, AdvertisedAddress]:
+    """Returns two functions: the first finds the node that a client named in TLS, the second the address of a node for
+    clients. ports: the port of each node, by the id that clients see."""
     nodes, advertised = listener.nodes, listener.advertised
     if nodes is None or nodes.hosts is None:
         return lambda _: None, lambda node: (advertised.host, ports[node]) if node in ports else None

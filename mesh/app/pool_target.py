@@ -1,4 +1,4 @@
-"""A pool as it is configured."""
+"""The target of a pool, built from the configuration."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial
 
-from mesh.app.configured_target import ListenAddress, Services, Wanted
-from mesh.app.from_config import clusters_of, rules_of, settings_of, topics_of
+from mesh.app.configured_target import ChangedConfig, ListenAddress, Services
+from mesh.app.from_config import clusters_of, rules_of, settings_of, sharing_of, topics_of
 from mesh.app.interception import ConfiguredInterceptors
 from mesh.config.model import PoolTargetConfig, VirtualClusterConfig
 from mesh.config.pool import PoolConfig
+from mesh.config.relay import NodesConfig
+from mesh.config.values import Address
 from mesh.listener.listener import Listener
-from mesh.pool.apis.context import BROKER_NODE, COORDINATOR_NODE, Endpoint, HostAndPort
+from mesh.pool.apis.context import FIRST_NODES, AdvertisedNode, Endpoint, HostAndPort, NodePair, further_node_at
 from mesh.pool.common.ids import GroupId
-from mesh.pool.common.settings import ShareStart
 from mesh.pool.core import PoolCore
 from mesh.records.spans import ClusterName, TopicName
 from mesh.routing.names import Path
@@ -25,20 +26,34 @@ from mesh.runtime.pool.dead_letters import DeadLetterForwarder, WriteDeadLetter,
 from mesh.runtime.pool.intercepted_engine import InterceptedEngine
 from mesh.runtime.pool.pool_samples import samples_of
 from mesh.runtime.pool.runtime import PoolRuntime
-from mesh.telemetry.metric_definitions import Sample
+from mesh.runtime.pool.share_groups import ShareGroups
+from mesh.telemetry.metric_definitions import MetricSample
 from mesh.upstream.engine import Engine, EngineEvent
 
 
 def addresses_of_pool(configured: VirtualClusterConfig) -> tuple[ListenAddress, ...]:
-    """Two: as some clients would let heartbeats wait behind a Fetch, the coordinator has one of its own."""
-    return (
-        ListenAddress(("listen",), configured.listen, BROKER_NODE),
-        ListenAddress(("coordinator",), configured.coordinator, COORDINATOR_NODE),
+    """Returns the addresses of a pool: of its broker, of its coordinator, and of further nodes, if it has some.
+
+    The coordinator has its own address, because some clients would let heartbeats wait behind a Fetch. One of several
+    processes has another address, which all processes share, and to which clients connect first.
+    """
+    nodes = _nodes_of(configured)
+    own = (
+        ListenAddress(("listen",), configured.listen, nodes.broker),
+        ListenAddress(("coordinator",), configured.coordinator, nodes.coordinator),
+        *(
+            ListenAddress(("nodes",), Address(configured.listen.host, node.address.port), node.id)
+            for node in _further_nodes(configured)
+        ),
     )
+    worker = configured.worker
+    if worker is None or worker.bootstrap is None:
+        return own
+    return (*own, ListenAddress(("listen",), worker.bootstrap, None, is_common=True))
 
 
 class PoolTarget:
-    """A pool as it is configured. Implements `ConfiguredTarget`."""
+    """A pool with its configuration. Implements `ConfiguredTarget`."""
 
     def __init__(
         self,
@@ -49,23 +64,30 @@ class PoolTarget:
         interceptors: ConfiguredInterceptors,
         path: Path = (),
     ) -> None:
-        """interceptors: of all that the virtual cluster leads to; path: the routes that lead to this pool."""
+        """interceptors: those of everything behind the virtual cluster. path: the routes that lead to this pool."""
         self._configured = configured
         self._pool = pool
         self._clusters = clusters = services.clusters
+        share_groups = ShareGroups(configured.name, services.store)
         core = PoolCore(
             configured.name,
             topics_of(configured.name, pool),
             rules_of(pool),
-            settings_of(pool, time.time() - asyncio.get_running_loop().time(), services.journal is not None),
+            settings_of(
+                pool,
+                time.time() - asyncio.get_running_loop().time(),
+                services.journal is not None,
+                services.batch_every,
+            ),
             services.memory,
             random.Random(),
+            share_groups,
         )
         for name, topics in clusters.known().items():
             core.topics_changed(name, topics, asyncio.get_running_loop().time())
         self._memory = services.memory
         self._interceptors = interceptors
-        self._intake = interceptors.at_intake(path, core.topics.number)
+        self._intake = interceptors.for_pool(path, core.topics.number)
         write_dead_letter: WriteDeadLetter = no_dead_letters
         if (dead := pool.dead_letters) is not None:
             writer = partial(clusters.writer, create=dead.create)
@@ -78,25 +100,28 @@ class PoolTarget:
             lambda: clusters.refresh(clusters_of(self._pool)),
             services.upstream_health,
             self._administration(),
+            share_groups,
             write_dead_letter,
             services.journal,
             pool.isolation.value,
             self._intake.sees if self._intake is not None else lambda _: False,
         )
 
-    def samples(self) -> Iterator[Sample]:
+    def samples(self) -> Iterator[MetricSample]:
         yield from samples_of(self.target)
         yield from self._interceptors.samples()
 
     def topics_changed(self, cluster: ClusterName, topics: Mapping[TopicName, int]) -> None:
         self.target.topics_changed(cluster, topics)
 
-    def left_by(self, wanted: Wanted, anew: Collection[ClusterName]) -> frozenset[ClusterName] | None:
+    def clusters_to_leave(
+        self, wanted: ChangedConfig, reconnected: Collection[ClusterName]
+    ) -> frozenset[ClusterName] | None:
         configured = wanted.configured
         pool = _pool_of(configured)
         difference = self.target.core.topics.compare(topics_of(configured.name, pool))
         used = clusters_of(self._pool) | clusters_of(pool)
-        return None if difference.moves else difference.left | (used & frozenset(anew))
+        return None if difference.moves else difference.left | (used & frozenset(reconnected))
 
     async def leave(self, cluster: ClusterName, grace: float) -> None:
         self.target.step(lambda core, now: core.leave_cluster(cluster, grace, now))
@@ -105,7 +130,7 @@ class PoolTarget:
     def close(self) -> None:
         self._interceptors.close()
 
-    def change(self, wanted: Wanted, left: Iterable[ClusterName], grace: float) -> None:
+    def change(self, wanted: ChangedConfig, left: Iterable[ClusterName], grace: float) -> None:
         configured = wanted.configured
         runtime, self._configured, self._pool = self.target, configured, _pool_of(configured)
         pool = self._pool
@@ -113,18 +138,19 @@ class PoolTarget:
         runtime.tool_queries.change(self._administration())
         runtime.step(lambda core, now: core.change_rules(rules_of(pool), grace, now))
         runtime.step(lambda core, now: core.change_topics(topics_of(configured.name, pool), now))
+        runtime.step(lambda core, now: core.change_sharing(sharing_of(pool), now))
         for name, topics in self._clusters.known().items():
             runtime.topics_changed(name, topics)
         for name in left:
-            runtime.step(lambda core, now, name=name: core.come_back_to(name, now))  # type: ignore[misc]
+            runtime.step(lambda core, now, name=name: core.rejoin_cluster(name, now))  # type: ignore[misc]
 
     def _engine(self, group: GroupId, name: ClusterName, deliver: Callable[[EngineEvent], None]) -> Engine:
         known = self.target.core.pools.get(group)
         is_share = known is not None and known.serving.has_share_members
-        start = known.share_settings.value.start if known is not None and is_share else ShareStart.POOL
+        share = known.share_settings.value if known is not None and is_share else None
 
         def make(deliver: Callable[[EngineEvent], None]) -> Engine:
-            return self._clusters.engine(self._configured.name, self._pool, name, group, deliver, start=start)
+            return self._clusters.engine(self._configured.name, self._pool, name, group, deliver, share)
 
         if self._intake is None:
             return make(deliver)
@@ -136,7 +162,7 @@ class PoolTarget:
 
 
 def _pool_of(configured: VirtualClusterConfig) -> PoolConfig:
-    assert isinstance(configured.target, PoolTargetConfig), "another kind of target begins anew"
+    assert isinstance(configured.target, PoolTargetConfig), "another kind of target starts again"
     return configured.target.pool
 
 
@@ -146,4 +172,26 @@ def _endpoint(configured: VirtualClusterConfig) -> Endpoint:
         f"kafka-mesh.{configured.name}",
         HostAndPort(listen.host, listen.port),
         HostAndPort(coordinator.host, coordinator.port),
+        _nodes_of(configured),
+        tuple(_further_nodes(configured)),
     )
+
+
+def _nodes_of(configured: VirtualClusterConfig) -> NodePair:
+    """Returns the nodes that clients see. Each process has its own ids, so that a client that is led to another process
+    sees a new node and opens a connection to it."""
+    if configured.has_peers:
+        return NodePair.at(str(configured.advertised_listen))
+    return NodePair.of(configured.worker.number if configured.worker is not None else 1)
+
+
+def _further_nodes(configured: VirtualClusterConfig) -> Iterator[AdvertisedNode]:
+    """Yields the nodes that lead partitions beside the first one. Their ids follow those of the pair; with peers they
+    are made from the address."""
+    nodes = configured.nodes
+    if not isinstance(configured.target, PoolTargetConfig) or not isinstance(nodes, NodesConfig):
+        return
+    for index, port in enumerate(nodes.ports or ()):
+        address = HostAndPort(configured.advertised_listen.host, port)
+        first = FIRST_NODES.coordinator + 1 + index
+        yield AdvertisedNode(further_node_at(str(address)) if configured.has_peers else first, address)

@@ -1,4 +1,4 @@
-"""What the admin address says of the process as a whole, and what operators may ask of it there."""
+"""The readiness of the whole process, and whether operators may change something at the admin address."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ _NOT_SERVING = "the process is starting or stopping"
 
 class Reloading(Protocol):
     def described(self) -> dict[str, object]:
-        """What became of the last attempt to change the configuration."""
+        """Returns the outcome of the last attempt to change the configuration."""
 
     async def ask(self) -> tuple[int, dict[str, object]]:
-        """The HTTP status and the answer to a request to read it again."""
+        """Reloads the configuration. Returns the HTTP status and the answer."""
 
 
 @dataclass(slots=True)
 class Readiness:
-    """What is missing before clients are served well. targets: of all virtual clusters; pools: those of them that are
-    pools."""
+    """The readiness of the process, and the problems that prevent it. targets: those of all virtual clusters. pools:
+    returns the pools among them."""
 
     upstream_health: UpstreamHealth
     targets: list[Target]
@@ -35,31 +35,33 @@ class Readiness:
     reloading: Reloading | None = None
     listening: bool = False
     stopping: bool = False
-    is_open: bool = False
-    """Whether only those reach the admin address who may change something."""
+    may_change: bool = False
+    """True if only callers that may change something reach the admin address."""
+    waiting: Callable[[], Sequence[str]] = tuple
+    """Returns the virtual clusters whose clients wait until the store has been read."""
     grace: float = 0.0
     """Seconds that members of a pool have to commit when it is drained."""
 
     @property
     def serving(self) -> bool:
-        """Whether the process has started, and does not stop."""
+        """Returns whether the process has started, and is not stopping."""
         return self.listening and not self.stopping
 
     def drain(self, method: str, asked: Mapping[str, str]) -> tuple[int, dict[str, object]]:
-        """What was asked of /drain. Who reaches the address without a token must not stop a pool."""
+        """Answers /drain. A caller without a token must not stop a pool."""
         if not self.listening:
             return 503, {"problem": _NOT_SERVING}
-        if not self.is_open and method != "GET":
+        if not self.may_change and method != "GET":
             return 403, {"problem": _NO_TOKEN.format("pools are drained")}
         return answer_drain(self.pools(), self.grace, method, asked)
 
     async def reload(self, method: str) -> tuple[int, dict[str, object]]:
-        """What was asked of /reload."""
+        """Answers /reload."""
         if self.reloading is None or not self.serving:
             return 503, {"problem": _NOT_SERVING}
         if method != "POST":
             return 200, self.reloading.described()
-        if not self.is_open:
+        if not self.may_change:
             return 403, {"problem": _NO_TOKEN.format("the configuration is read again")}
         return await self.reloading.ask()
 
@@ -70,13 +72,16 @@ class Readiness:
         clusters = self.upstream_health.clusters
         if not any(map(self.upstream_health.has_reached, clusters)):
             missing.append(f"no upstream cluster reached yet: {', '.join(clusters)}")
+        missing += [
+            f"{name}: the store has not been read, so the places of moved topics are unknown" for name in self.waiting()
+        ]
         return missing + self.upstream_health.blocking()
 
     def status(self) -> dict[str, object]:
-        """Every pool, its members and partitions; and the configuration."""
+        """Returns every pool with its members and partitions, and the state of the configuration."""
         of_configuration = self.reloading.described() if self.reloading is not None else {}
         return {**status_of(self.targets), "configuration": of_configuration}
 
     def degraded(self) -> list[dict[str, object]]:
-        """What is wrong upstream, though the rest goes on."""
+        """Returns the problems upstream that do not stop the rest."""
         return self.upstream_health.described()

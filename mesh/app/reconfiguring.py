@@ -1,8 +1,8 @@
-"""A changed configuration while the process runs: all of it, or nothing.
+"""Applies a changed configuration to the running process: as a whole, or not at all.
 
-First everything is read and checked that may be wrong: the file, the files that it names, addresses that it wants. If
-something is, nothing changes. Then what goes, or is to be reached otherwise, is left in order, as at a stop: members
-commit what they hold of it; meanwhile everything else goes on. Then what is new begins.
+First it reads and checks everything that may be wrong: the file, the files that it names, and new addresses. After a
+mistake nothing changes. Then it leaves removed and reconnected parts in order, as at a stop: members commit what they
+hold of them, and everything else continues. Then new parts start.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from anyio.to_thread import run_sync
 
 from mesh.admin.http import AdminAccess
 from mesh.admin.leases import LeaseApi
-from mesh.app.clusters import Clusters, access_to
+from mesh.app.clusters import UpstreamClusters, settings_for
 from mesh.app.readiness import Readiness
 from mesh.app.targets import linked_clusters
 from mesh.app.virtual_clusters import Prepared, VirtualClusters
@@ -42,7 +42,7 @@ from mesh.listener.listener_setup import AdminCertificate, admin_certificate
 from mesh.memory import MemoryBudget
 from mesh.records.spans import ClusterName
 from mesh.telemetry.logs import configure_logs, get_logger
-from mesh.telemetry.metric_definitions import CONFIG_INFO, CONFIG_RELOAD_FAILED, CONFIG_RELOADED_SECONDS, Sample
+from mesh.telemetry.metric_definitions import CONFIG_INFO, CONFIG_RELOAD_FAILED, CONFIG_RELOADED_SECONDS, MetricSample
 
 log = get_logger(__name__)
 
@@ -59,13 +59,13 @@ class AdminSetup:
     certificate: AdminCertificate | None
 
     def open(self, readiness: Readiness) -> None:
-        """Who reaches the address without a token changes nothing, unless only this machine reaches it."""
-        self.leases.is_open = readiness.is_open = self.access.token is not None or self.is_loopback
+        """Allows reloads at the admin address: without a token only if no other machine can reach it."""
+        self.leases.may_change = readiness.may_change = self.access.token is not None or self.is_loopback
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """Of the last attempt. at: seconds since 1970. problems: why it was refused."""
+class ReloadOutcome:
+    """The outcome of the last reload. at: seconds since 1970. problems: the reasons of a refusal."""
 
     state: Literal["started", "applying", "applied", "refused", "given up"]
     at: float
@@ -74,52 +74,65 @@ class Outcome:
 
 
 class Reconfiguring:
-    """Reads the configuration again, and changes what runs accordingly. config: the one that runs."""
+    """The reloading of the configuration: reads the file again, and changes the running process. config: the
+    configuration that runs."""
 
     def __init__(
-        self, config: Config, file: Path, memory: MemoryBudget, clusters: Clusters, virtual_clusters: VirtualClusters
+        self,
+        config: Config,
+        file: Path,
+        memory: MemoryBudget,
+        clusters: UpstreamClusters,
+        virtual_clusters: VirtualClusters,
+        worker: int = 1,
     ) -> None:
-        self.config = config
+        """config: the configuration in the file at the start. worker: the number of this process among several, from
+        1."""
+        self.config = config.for_worker(worker)
         self.admin: AdminSetup | None = None
         self._file = file
+        self._worker = worker
         self._memory = memory
         self._clusters = clusters
         self._virtual_clusters = virtual_clusters
-        self._outcome = Outcome("started", time.time())
+        self._outcome = ReloadOutcome("started", time.time())
         self._since = self._outcome.at
-        """When the configuration that runs was read."""
+        """The time at which the running configuration was read."""
         self._hash = fingerprint(config)
-        self._at_work = asyncio.Lock()
+        self._lock = asyncio.Lock()
         self._scope: anyio.CancelScope | None = None
         self._tasks: anyio.abc.TaskGroup | None = None
         self._readiness: Readiness | None = None
 
     @property
     def grace(self) -> float:
-        """Seconds that members have to commit; to leave the upstream groups takes its time, too."""
+        """Returns the seconds that members have to commit. The rest of the deadline is for leaving the upstream
+        groups."""
         return min(self.config.drain_grace, self.config.drain_timeout * 0.6)
 
     def begin(self, tasks: anyio.abc.TaskGroup, readiness: Readiness) -> None:
-        """Clients are served: from now on something may change. tasks: of the process."""
+        """Allows changes from now on, since clients are served. tasks: the task group of the process."""
         self._tasks, self._readiness = tasks, readiness
 
     async def end(self) -> None:
-        """The process stops: what was being changed stays as it is just now."""
+        """Ends changes when the process stops. A change in progress is cancelled where it is."""
         if self._scope is not None:
             self._scope.cancel()
-        async with self._at_work:
+        async with self._lock:
             self._tasks = None
 
-    # Asked by operators
+    # Requests of operators
 
     def ask_soon(self) -> None:
-        """By a signal. One that comes while the process starts or stops is ignored; others wait for each other."""
+        """Starts a change after a signal. A signal during the start or the stop is ignored; a change waits for the one
+        before it."""
         if self._tasks is not None:
             self._tasks.start_soon(self.change)
 
     async def ask(self) -> tuple[int, dict[str, object]]:
-        """By a request, which is answered when everything has changed. It does so also if nobody waits for that."""
-        if self._tasks is None or self._at_work.locked():
+        """Makes a change for a request, and answers when everything has changed. The change is completed even if the
+        caller disconnects."""
+        if self._tasks is None or self._lock.locked():
             return 409, {"problem": "the configuration is being changed already"}
         done = anyio.Event()
 
@@ -147,60 +160,62 @@ class Reconfiguring:
             "problems": list(outcome.problems),
         }
 
-    def samples(self) -> Iterator[Sample]:
-        """For a scrape."""
-        yield Sample(CONFIG_INFO, (self._hash,), 1)
-        yield Sample(CONFIG_RELOAD_FAILED, (), self._outcome.state == "refused")
-        yield Sample(CONFIG_RELOADED_SECONDS, (), self._since)
+    def samples(self) -> Iterator[MetricSample]:
+        """The samples for a scrape."""
+        yield MetricSample(CONFIG_INFO, (self._hash,), 1)
+        yield MetricSample(CONFIG_RELOAD_FAILED, (), self._outcome.state == "refused")
+        yield MetricSample(CONFIG_RELOADED_SECONDS, (), self._since)
 
-    # How
+    # Internals
 
     async def change(self) -> None:
-        """Read the file, and do what it says, or nothing."""
-        async with self._at_work:
+        """Reads the file, and applies all of it or nothing."""
+        async with self._lock:
             if self._tasks is None:
                 return
             try:
                 await self._change(self._tasks)
             except ConfigurationError as problem:
                 problems = tuple(map(str, problem.mistakes))
-                self._outcome = Outcome("refused", time.time(), problems=problems)
-                log.warning("a changed configuration is not used", path=str(self._file), reason="; ".join(problems))
+                self._outcome = ReloadOutcome("refused", time.time(), problems=problems)
+                log.warning("configuration not reloaded", path=str(self._file), reason="; ".join(problems))
 
     async def _change(self, tasks: anyio.abc.TaskGroup) -> None:
-        config = await run_sync(load, self._file)
+        loaded = await run_sync(load, self._file)
+        config = loaded.for_worker(self._worker)
         comparison = compare(self.config, config)
         if comparison.refused:
             raise ConfigurationError(comparison.refused)
         self._check_admin(config)
-        access = access_to(config, _newly_linked(self.config, config, comparison.changes))
+        settings = settings_for(config, _newly_linked(self.config, config, comparison.changes))
         prepared = await self._virtual_clusters.prepare(config, _concerned(comparison.changes))
-        self._virtual_clusters.admit(prepared)
-        self._clusters.admit(access)
+        self._take_admin_certificate(config)  # the last step that may fail: nothing has changed yet
+        self._virtual_clusters.take_over(prepared)
+        self._clusters.keep_settings(settings)
         changes = comparison.changes
-        self._outcome = Outcome("applying", time.time(), changes)
+        self._outcome = ReloadOutcome("applying", time.time(), changes)
         with anyio.CancelScope() as self._scope:
             await self._apply(config, changes, prepared, tasks)
         if self._scope.cancel_called:
-            self._outcome = Outcome("given up", time.time(), changes, ("the process is stopping",))
+            self._outcome = ReloadOutcome("given up", time.time(), changes, ("the process is stopping",))
             return
-        self._since, self._hash = time.time(), fingerprint(config)
-        self._outcome = Outcome("applied", self._since, changes)
-        log.info("the configuration was changed", changes=[str(change) for change in changes], hash=self._hash)
+        self._since, self._hash = time.time(), fingerprint(loaded)
+        self._outcome = ReloadOutcome("applied", self._since, changes)
+        log.info("configuration reloaded", changes=[str(change) for change in changes], hash=self._hash)
         for warning in warnings_of(config):
-            log.warning("the configuration is used as it is, and had better be changed", detail=str(warning))
+            log.warning("configuration warning", detail=str(warning))
 
     async def _apply(
         self, config: Config, changes: tuple[Change, ...], prepared: Prepared, tasks: anyio.abc.TaskGroup
     ) -> None:
         virtual_clusters = self._virtual_clusters
-        anew = [ClusterName(change.name) for change in changes if isinstance(change, ClusterChanged)]
+        reconnected = [ClusterName(change.name) for change in changes if isinstance(change, ClusterChanged)]
         ending = {each.name for each in changes if isinstance(each, VirtualClusterRemoved | VirtualClusterRenewed)}
         left: dict[str, frozenset[ClusterName]] = {}
         for configured in config.virtual_clusters:
             if configured.name in ending or configured.name not in virtual_clusters.names():
                 continue
-            clusters = virtual_clusters.left_by(configured, anew)
+            clusters = virtual_clusters.clusters_to_leave(configured, reconnected)
             if clusters is None:
                 ending.add(configured.name)
             else:
@@ -212,7 +227,7 @@ class Reconfiguring:
                 for cluster in clusters:
                     leaving.start_soon(virtual_clusters.leave, name, cluster, self.grace)
         self._change_process(before, config)
-        await self._clusters.change(config, anew)
+        await self._clusters.change(config, reconnected)
         changed = {each.name: each.keys for each in changes if isinstance(each, VirtualClusterChanged)}
         for configured in config.virtual_clusters:
             name = configured.name
@@ -228,7 +243,7 @@ class Reconfiguring:
         await virtual_clusters.look_at_files()
 
     def _check_admin(self, config: Config) -> None:
-        """Raises ConfigurationError for files that cannot be used."""
+        """Raises ConfigurationError for unusable files of the admin address."""
         if config.admin is not None and config.admin.tls is not None:
             admin_certificate(config.admin.tls)
 
@@ -243,23 +258,27 @@ class Reconfiguring:
         self.admin.access.token = config.admin.token
         self.admin.access.open_probes = config.admin.open_probes
         self.admin.open(self._readiness)
-        if self.admin.certificate is not None and config.admin.tls is not None:
-            watched = self._virtual_clusters.watched
-            watched.remove(self.admin.certificate.files)
-            self.admin.certificate = admin_certificate(config.admin.tls, self.admin.certificate.context)
-            watched.append(self.admin.certificate.files)
+
+    def _take_admin_certificate(self, config: Config) -> None:
+        """Reads the files of the admin address again. Raises ConfigurationError."""
+        if self.admin is None or self.admin.certificate is None or config.admin is None or config.admin.tls is None:
+            return
+        before = self.admin.certificate
+        self.admin.certificate = admin_certificate(config.admin.tls, before.context)
+        self._virtual_clusters.watched.remove(before.files)
+        self._virtual_clusters.watched.append(self.admin.certificate.files)
 
 
 def _newly_linked(before: Config, config: Config, changes: tuple[Change, ...]) -> set[ClusterName]:
-    """Clusters to which targets have connections of their own that begin, or begin anew."""
+    """Returns the clusters to which targets get new connections."""
     had = {name for each in before.virtual_clusters for name in linked_clusters(each, before.routers)}
-    anew = {change.name for change in changes if isinstance(change, ClusterChanged)}
+    reconnected = {change.name for change in changes if isinstance(change, ClusterChanged)}
     begun = {change.name for change in changes if isinstance(change, VirtualClusterAdded | VirtualClusterRenewed)}
     linked = [(each.name in begun, linked_clusters(each, config.routers)) for each in config.virtual_clusters]
-    return {name for begins, names in linked for name in names if begins or name in anew or name not in had}
+    return {name for begins, names in linked for name in names if begins or name in reconnected or name not in had}
 
 
 def _concerned(changes: tuple[Change, ...]) -> set[str]:
-    """Virtual clusters that are built or changed."""
+    """Returns the virtual clusters that are built or changed."""
     kinds = VirtualClusterAdded | VirtualClusterChanged | VirtualClusterRenewed
     return {change.name for change in changes if isinstance(change, kinds)}

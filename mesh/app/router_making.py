@@ -1,4 +1,4 @@
-"""From routers in a configuration to routers at work."""
+"""Makes the routers of a configuration."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from mesh.config.graphs import configured as configured_router
 from mesh.config.graphs import router_of
 from mesh.config.mistakes import ConfigurationError, KeyPath, Mistake
 from mesh.config.routers import RouterConfig
-from mesh.routing.graph import Decides, Graph, ToCluster, compile_graph
-from mesh.routing.graph import Router as Routed
+from mesh.routing.graph import Decides, Graph, GraphRouter, ToCluster, compile_graph
 from mesh.routing.names import RouteName, RouterName
 from mesh.routing.served import common_of
 from mesh.routing.spi import AnyRouter, ConnectionRouter, EntityRouter, FactoryContext, Router, RouterFactory, Served
@@ -29,8 +28,8 @@ def graph_behind(routers: Sequence[RouterConfig], root: RouterName) -> Graph:
 
 @dataclass(frozen=True, slots=True)
 class _Made:
-    """A router that has begun. shared: what its factory said that the routers of a virtual cluster share. path: where
-    it stands in the configuration."""
+    """A router that was made. shared: the object that its factory makes for all routers of a virtual cluster. path: its
+    place in the configuration."""
 
     factory: RouterFactory[Any, Any]
     context: FactoryContext
@@ -38,7 +37,7 @@ class _Made:
     path: KeyPath
 
     def another(self) -> AnyRouter:
-        """Raises ConfigurationError if its factory fails."""
+        """Makes another router. Raises ConfigurationError if its factory fails."""
         try:
             router = self.factory.create_router(self.context, self.shared)
         except Exception as problem:
@@ -52,11 +51,11 @@ _KINDS = {Decides.NAMES: EntityRouter, Decides.CONNECTIONS: ConnectionRouter, De
 
 
 class Routers:
-    """The routers that one virtual cluster leads to. Of one that decides for each request each connection has its own;
-    of others there is one."""
+    """The routers behind one virtual cluster. If a router decides for each request, each connection has its own; of
+    others there is one."""
 
     def __init__(self, graph: Graph, routers: Sequence[RouterConfig], virtual_cluster: str) -> None:
-        """Raises ConfigurationError for one that cannot begin; then none has begun."""
+        """Raises ConfigurationError for a router that cannot be made; then none is left."""
         self._made: dict[RouterName, _Made] = {}
         self._standing: dict[RouterName, AnyRouter] = {}
         self._kinds: dict[RouterName, RouterKind] = {}
@@ -77,26 +76,27 @@ class Routers:
         return {name: each for name, each in self._standing.items() if isinstance(each, ConnectionRouter)}
 
     def serves(self, names: Iterable[RouterName]) -> Served | None:
-        """What clients may use of what the runtime serves, as all of these say; None: all of it."""
+        """Returns the APIs and versions that all of these routers let clients use; None for all that the runtime
+        serves."""
         return common_of(self._serves(name) for name in names)
 
     def of_requests(self, name: RouterName) -> RouterKind:
-        """Raises KeyError for a router of another kind."""
+        """Returns the kind of a router that decides for each request. Raises KeyError for a router of another kind."""
         return self._kinds[name]
 
     def _serves(self, name: RouterName) -> Served | None:
         return self._kinds[name].serves if name in self._kinds else self._standing[name].serves()
 
     def close(self) -> None:
-        """Each factory is told that its routers have ended."""
+        """Tells each factory that its routers have ended."""
         made, self._made = self._made, {}
         for name, each in made.items():
             try:
                 each.factory.close(each.shared)
             except Exception:
-                log.exception("a router failed to close", virtual_cluster=each.context.virtual_cluster, router=name)
+                log.exception("router failed to close", virtual_cluster=each.context.virtual_cluster, router=name)
 
-    def _begin(self, router: RouterConfig, path: KeyPath, virtual_cluster: str, in_graph: Routed) -> None:
+    def _begin(self, router: RouterConfig, path: KeyPath, virtual_cluster: str, in_graph: GraphRouter) -> None:
         factory, config = configured_router(router)
         context = FactoryContext(router.name, virtual_cluster, tuple(route.name for route in router.routes))
         try:
@@ -113,8 +113,8 @@ class Routers:
 
 
 def _kind(made: _Made, to_clusters: Collection[RouteName], intercepted: Collection[RouteName]) -> RouterKind:
-    """to_clusters: routes that lead to one. intercepted: that have interceptors. Raises ConfigurationError for static
-    routes that cannot be."""
+    """Returns the kind of a router that decides for each request. to_clusters: the routes that lead to a cluster.
+    intercepted: the routes that have interceptors. Raises ConfigurationError for static routes that are not allowed."""
 
     def make() -> Router:
         router = made.another()
@@ -130,7 +130,9 @@ def _kind(made: _Made, to_clusters: Collection[RouteName], intercepted: Collecti
         elif not routable(api):
             allowed = "static routes of APIs without nodes in them: others have to be translated"
         elif route in intercepted and api in _WITH_RECORDS:
-            allowed = f"no static route of PRODUCE and FETCH to {route}, whose interceptors would not see what passes"
+            allowed = (
+                f"no static route of PRODUCE and FETCH to {route}, whose interceptors would not see these requests"
+            )
         else:
             continue
         raise ConfigurationError([Mistake((*made.path, "config"), f"{api.name}: {route}", allowed)])
@@ -138,5 +140,5 @@ def _kind(made: _Made, to_clusters: Collection[RouteName], intercepted: Collecti
 
 
 def _cannot_begin(path: KeyPath, problem: Exception) -> ConfigurationError:
-    allowed = f"what its type can begin with: {type(problem).__name__}: {problem}"
+    allowed = f"values that its type accepts: {type(problem).__name__}: {problem}"
     return ConfigurationError([Mistake((*path, "config"), "", allowed)])

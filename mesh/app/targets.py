@@ -1,46 +1,56 @@
-"""From the configuration of a virtual cluster to its target."""
+"""Makes the target of a virtual cluster from its configuration."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import assert_never
 
-from mesh.app.choice_target import ChoiceTarget
 from mesh.app.configured_target import ConfiguredTarget, ListenAddress, Services
+from mesh.app.connection_router_target import ConnectionRouterTarget
+from mesh.app.entity_router_target import EntityRouterTarget, addresses_of_router
 from mesh.app.interception import ConfiguredInterceptors
+from mesh.app.one_node_target import OneNodeTarget, addresses_of_one_node
+from mesh.app.one_union_target import OneUnionTarget
 from mesh.app.pool_target import PoolTarget, addresses_of_pool
 from mesh.app.relay_target import RelayTarget, addresses_of_relay
 from mesh.app.relay_under_rules import RelayUnderRules
-from mesh.app.request_target import RequestTarget
+from mesh.app.request_router_target import RequestRouterTarget
 from mesh.app.router_making import Routers, graph_behind
-from mesh.app.router_target import RouterTarget, addresses_of_router
 from mesh.config.model import PoolTargetConfig, RelayTargetConfig, VirtualClusterConfig
 from mesh.config.routers import RouterConfig, RouterTargetConfig
 from mesh.listener.listener import Listener
 from mesh.listener.target import Target
 from mesh.records.spans import ClusterName
 from mesh.routing.graph import Decides
-from mesh.runtime.choice.runtime import ChoiceRuntime
+from mesh.runtime.connection_router.runtime import ConnectionRouterRuntime
+from mesh.runtime.entity_router.moves.moves import Moves
+from mesh.runtime.entity_router.runtime import EntityRouterRuntime
+from mesh.runtime.one_node.unions import OneUnionRuntime
 from mesh.runtime.pool.runtime import PoolRuntime
 from mesh.runtime.relay.runtime import RelayRuntime
 from mesh.runtime.topologies.topologies import Topologies
 
 
 def addresses_of(configured: VirtualClusterConfig, routers: Sequence[RouterConfig]) -> tuple[ListenAddress, ...]:
-    """Those that its kind of target needs. routers: of the configuration."""
+    """Returns the addresses that this kind of target needs. routers: those of the configuration."""
     match configured.target:
         case PoolTargetConfig():
             return addresses_of_pool(configured)
         case RelayTargetConfig():
-            return addresses_of_relay(configured)
+            is_one = configured.is_one_node
+            addresses = addresses_of_one_node(configured) if is_one else addresses_of_relay(configured)
+        case RouterTargetConfig() if configured.is_one_node:
+            addresses = addresses_of_one_node(configured)
         case RouterTargetConfig(router=router):
-            return addresses_of_router(configured, router, routers)
+            addresses = addresses_of_router(configured, router, routers)
         case _:
             assert_never(configured.target)
+    is_common = configured.worker is not None
+    return tuple(each._replace(is_common=is_common) for each in addresses)
 
 
 def linked_clusters(configured: VirtualClusterConfig, routers: Sequence[RouterConfig]) -> frozenset[ClusterName]:
-    """Those to which its kind of target has connections of its own, which no engine makes. routers: of the
+    """Returns the clusters to which this kind of target has its own connections, without engines. routers: those of the
     configuration."""
     match configured.target:
         case PoolTargetConfig():
@@ -54,43 +64,63 @@ def linked_clusters(configured: VirtualClusterConfig, routers: Sequence[RouterCo
 
 
 def make(configured: VirtualClusterConfig, listener: Listener, services: Services) -> ConfiguredTarget:
-    """The target that is configured; a configuration has exactly one."""
+    """Makes the configured target; a configuration has exactly one."""
     match configured.target:
         case PoolTargetConfig(pool=pool):
             return PoolTarget(configured, pool, listener, services, ConfiguredInterceptors(configured, services))
         case RelayTargetConfig(relay=relay):
+            if configured.is_one_node:
+                return OneNodeTarget(configured, relay, listener, services)
             of_relay = RelayTarget if configured.authorization is None else RelayUnderRules
             return of_relay(configured, relay, listener, services)
         case RouterTargetConfig(router=router):
             graph = graph_behind(services.routers, router.name)
             match graph.routers[graph.root].decides:
                 case Decides.NAMES:
-                    return RouterTarget(configured, router, listener, services)
+                    of_names = OneUnionTarget if configured.is_one_node else EntityRouterTarget
+                    return of_names(configured, router, listener, services)
                 case Decides.CONNECTIONS:
-                    return ChoiceTarget(configured, router, listener, services)
+                    return ConnectionRouterTarget(configured, router, listener, services)
                 case Decides.REQUESTS:
-                    return RequestTarget(configured, router, listener, services)
+                    return RequestRouterTarget(configured, router, listener, services)
         case _:
             assert_never(configured.target)
 
 
 def try_routers(configured: VirtualClusterConfig, routers: Sequence[RouterConfig]) -> None:
-    """Raises ConfigurationError if a router that it leads to cannot begin."""
+    """Raises ConfigurationError if a router behind the virtual cluster cannot be made."""
     if isinstance(configured.target, RouterTargetConfig):
         Routers(graph_behind(routers, configured.target.router.name), routers, configured.name).close()
 
 
-def topologies_behind(target: Target) -> Topologies | None:
-    """None if it serves no topology descriptions."""
-    return target.topologies if isinstance(target, RelayRuntime) else None
+def topologies_behind(target: Target) -> Sequence[Topologies]:
+    """Returns the topologies that a target serves; empty if it serves no topology descriptions."""
+    match target:
+        case RelayRuntime(topologies=Topologies() as of_relay):
+            return (of_relay,)
+        case EntityRouterRuntime() | ConnectionRouterRuntime():
+            return tuple(target.topologies or ())
+        case _:
+            return ()
+
+
+def moves_behind(target: Target) -> Moves | None:
+    """Returns the moves of a target; None if its topics cannot be moved."""
+    match target:
+        case EntityRouterRuntime():
+            return target.moves
+        case OneUnionRuntime():
+            return target.union.moves
+        case _:
+            return None
 
 
 def pools_of(target: Target) -> Sequence[PoolRuntime]:
-    """The target itself, or those that it leads to."""
+    """Returns the target itself if it is a pool, or the pools behind it."""
     match target:
         case PoolRuntime():
             return (target,)
-        case ChoiceRuntime():
+        case ConnectionRouterRuntime():
             return target.pools
         case _:
             return ()

@@ -1,5 +1,5 @@
-"""The virtual clusters of a process: each is built from the configuration, listens, and may change or end while the
-others go on."""
+"""The virtual clusters of a process. Each is built from the configuration, listens, and may change or end while the
+others continue."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any, TypeAlias
 import anyio
 import anyio.abc
 
-from mesh.app.clusters import Clusters
-from mesh.app.configured_target import ConfiguredTarget, Services, Wanted
+from mesh.app.clusters import UpstreamClusters
+from mesh.app.configured_target import ChangedConfig, ConfiguredTarget, Services
 from mesh.app.from_config import limits_of
 from mesh.app.interception import try_interceptors
-from mesh.app.targets import addresses_of, make, pools_of, topologies_behind, try_routers
+from mesh.app.targets import addresses_of, make, moves_behind, pools_of, topologies_behind, try_routers
 from mesh.config.interceptors import InterceptorConfig, InterceptorWorkersConfig
 from mesh.config.listeners import ListenerName
 from mesh.config.mistakes import ConfigurationError, KeyPath, Mistake, format_path
@@ -22,17 +22,19 @@ from mesh.config.model import Config, VirtualClusterConfig
 from mesh.config.routers import RouterConfig
 from mesh.config.values import Address
 from mesh.listener.bound_address import BoundAddress
-from mesh.listener.limits import Descriptors, Gate
+from mesh.listener.limits import ConnectionLimiter, Descriptors
 from mesh.listener.listener import Listener
 from mesh.listener.listener_setup import ListenerSetup
 from mesh.listener.security import ListenerSecurity
 from mesh.listener.target import Target
 from mesh.listener.watched_files import Watched
 from mesh.memory import MemoryBudget
+from mesh.pool.apis.context import Endpoint
 from mesh.records.spans import ClusterName, TopicName
+from mesh.runtime.entity_router.moves.moves import Moves
 from mesh.runtime.pool.runtime import PoolRuntime
 from mesh.runtime.topologies.topologies import Topologies
-from mesh.telemetry.journal import Journal
+from mesh.telemetry.journal import DeliveryLog
 from mesh.telemetry.logs import get_logger
 from mesh.telemetry.metrics import Metrics
 from mesh.telemetry.upstream_health import UpstreamHealth
@@ -41,12 +43,12 @@ from mesh.upstream.store.store import Store
 log = get_logger(__name__)
 
 ServedAs: TypeAlias = tuple[int | None, ListenerName, bool]
-"""What an address stands for: a node as Metadata calls it, or None; a listener; whether connections begin with TLS."""
+"""The use of an address: the node's id in Metadata, or None; the listener; and whether connections begin with TLS."""
 
 
 @dataclass(slots=True, eq=False)
 class Running:
-    """A virtual cluster at work. keys: the task that fetches the keys of its tokens, if there are any."""
+    """A running virtual cluster. keys: the scope of the task that fetches the keys of its tokens, if there is one."""
 
     configured: VirtualClusterConfig
     setup: ListenerSetup
@@ -61,8 +63,8 @@ class Running:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """The resources that a configuration needs and may not get, by the names of its virtual clusters: files that can be
-    used, and addresses that are free."""
+    """The resources of a configuration that may be unavailable, by the names of its virtual clusters: files that were
+    read, and addresses that were free."""
 
     setups: Mapping[str, ListenerSetup]
     bound: Mapping[Address, BoundAddress]
@@ -72,8 +74,8 @@ class Prepared:
 
 
 class VirtualClusters:
-    """The virtual clusters of the process. targets: of all that are at work, in the order of the configuration; the
-    same list for as long as the process runs. watched: their files, likewise."""
+    """The virtual clusters of the process. targets: those of all running ones, in the order of the configuration; it
+    stays the same list. watched: the watched files; it stays the same list, too."""
 
     def __init__(
         self,
@@ -81,10 +83,12 @@ class VirtualClusters:
         memory: MemoryBudget,
         descriptors: Descriptors,
         upstream_health: UpstreamHealth,
-        journal: Journal | None,
+        journal: DeliveryLog | None,
+        batch_every: int,
         store: Store | None,
     ) -> None:
         self._journal = journal
+        self._batch_every = batch_every
         self._store = store
         self._metrics = metrics
         self._memory = memory
@@ -95,25 +99,39 @@ class VirtualClusters:
         self._interceptor_workers = InterceptorWorkersConfig()
         self._running: dict[str, Running] = {}
         self._addresses: dict[Address, BoundAddress] = {}
+        self._common: set[Address] = set()
         self.targets: list[Target] = []
         self.watched: list[Watched[Any]] = []
 
-    def tell_topics(self, cluster: ClusterName, topics: Mapping[TopicName, int]) -> None:
+    def pass_on_topics(self, cluster: ClusterName, topics: Mapping[TopicName, int]) -> None:
         for running in self._running.values():
             running.configured_target.topics_changed(cluster, topics)
 
     def pools(self) -> list[PoolRuntime]:
-        """Of the virtual clusters that lead to one."""
+        """Returns all pools: those that are a virtual cluster's target, and those behind routes."""
         return [pool for target in self.targets for pool in pools_of(target)]
 
-    def topologies(self) -> list[Topologies]:
-        """Of the virtual clusters that serve topology descriptions."""
-        return [each for target in self.targets if (each := topologies_behind(target)) is not None]
+    def single_pools(self) -> list[PoolRuntime]:
+        """Returns the pools that are a virtual cluster's target."""
+        return [target for target in self.targets if isinstance(target, PoolRuntime)]
 
-    # Before something begins or changes
+    def topologies(self) -> list[Topologies]:
+        """Returns the topologies of the virtual clusters that serve topology descriptions."""
+        return [each for target in self.targets for each in topologies_behind(target)]
+
+    def moves(self) -> list[Moves]:
+        """Returns the moves of all virtual clusters whose topics may be moved."""
+        return [each for target in self.targets if (each := moves_behind(target)) is not None]
+
+    def waiting(self) -> list[str]:
+        """Returns the virtual clusters whose clients wait until the clusters of moved topics are known."""
+        return [each.name for each in self.moves() if not each.gate.is_known]
+
+    # Checks before a start or a change
 
     def set_up(self, config: Config, names: Collection[str]) -> dict[str, ListenerSetup]:
-        """Of the virtual clusters of these names. ConfigurationError with every mistake if files cannot be used."""
+        """Sets up the listeners of the virtual clusters with these names. Raises ConfigurationError with every mistake
+        if files are unusable."""
         setups: dict[str, ListenerSetup] = {}
         problems: list[Mistake] = []
         for index, configured in enumerate(config.virtual_clusters):
@@ -128,8 +146,8 @@ class VirtualClusters:
         return setups
 
     async def prepare(self, config: Config, names: Collection[str]) -> Prepared:
-        """The same, also if an address is not free, or a router or an interceptor cannot begin; then none is kept that
-        was not there before."""
+        """Prepares the virtual clusters with these names. Raises ConfigurationError like `set_up`, and also if an
+        address is not free, or if a router or an interceptor cannot be made. Then it keeps nothing new."""
         for configured in config.virtual_clusters:
             if configured.name in names:
                 try_routers(configured, config.routers)
@@ -137,8 +155,8 @@ class VirtualClusters:
         setups, bound = self.set_up(config, names), await self._bind_all(config)
         return Prepared(setups, bound, config.routers, config.interceptors, config.interceptor_workers)
 
-    def admit(self, prepared: Prepared) -> None:
-        """Its addresses are ours from now on, and its routers lead somewhere."""
+    def take_over(self, prepared: Prepared) -> None:
+        """Takes over what was prepared: its addresses, routers and interceptors are the current ones from now on."""
         self._addresses |= prepared.bound
         self._routers = prepared.routers
         self._interceptors, self._interceptor_workers = prepared.interceptors, prepared.interceptor_workers
@@ -147,28 +165,33 @@ class VirtualClusters:
         bound: dict[Address, BoundAddress] = {}
         try:
             for index, each in enumerate(config.virtual_clusters):
-                for path, address, _, _ in addresses_of(each, config.routers):
+                for path, address, _, _, is_common in addresses_of(each, config.routers):
                     if address not in self._addresses:
-                        bound[address] = await _bind(address, ("virtual_clusters", index, *path))
+                        bound[address] = await _bind(address, ("virtual_clusters", index, *path), is_common)
         except ConfigurationError:
             for listening in bound.values():
                 listening.close()
             raise
         return bound
 
-    # Begin
+    # Start
 
     def build(
-        self, configured: VirtualClusterConfig, setup: ListenerSetup, clusters: Clusters, tasks: anyio.abc.TaskGroup
+        self,
+        configured: VirtualClusterConfig,
+        setup: ListenerSetup,
+        clusters: UpstreamClusters,
+        tasks: anyio.abc.TaskGroup,
     ) -> Running:
-        """One that does not listen yet."""
-        gate = Gate(limits_of(configured.limits), self._descriptors, self._memory)
-        listener = Listener(configured.name, self._metrics, setup.security, gate)
+        """Builds a virtual cluster that does not listen yet."""
+        limiter = ConnectionLimiter(limits_of(configured.limits), self._descriptors, self._memory)
+        listener = Listener(configured.name, self._metrics, setup.security, limiter)
         services = Services(
             clusters,
             self._memory,
             self._upstream_health,
             self._journal,
+            self._batch_every,
             self._store,
             self._routers,
             self._interceptors,
@@ -182,7 +205,7 @@ class VirtualClusters:
         return running
 
     async def serve(self, running: Running, tasks: anyio.abc.TaskGroup) -> None:
-        """At every address that it is configured with, and at no other."""
+        """Listens at the configured addresses, and at no others."""
         configured, security = running.configured, running.target.listener.security
         addresses = addresses_of(configured, self._routers)
         wanted: dict[Address, ServedAs] = {
@@ -192,7 +215,9 @@ class VirtualClusters:
             if wanted.get(address) != served:
                 self._addresses[address].pause()
                 del running.listening[address]
-        for path, address, node, listener in addresses:
+        for path, address, node, listener, is_common in addresses:
+            if is_common:
+                self._common.add(address)
             if address not in running.listening:
                 await self._addresses[address].serve(running.target, node, listener, tasks)
                 running.listening[address] = wanted[address]
@@ -201,15 +226,19 @@ class VirtualClusters:
 
     # Change
 
-    def left_by(self, configured: VirtualClusterConfig, anew: Collection[ClusterName]) -> frozenset[ClusterName] | None:
-        """Which clusters a virtual cluster has to leave, perhaps to come back, when it changes to this and those are
-        connected to anew; None if it has to begin anew itself."""
-        return self._running[configured.name].configured_target.left_by(Wanted(configured, self._routers), anew)
+    def clusters_to_leave(
+        self, configured: VirtualClusterConfig, reconnected: Collection[ClusterName]
+    ) -> frozenset[ClusterName] | None:
+        """Returns the clusters that a virtual cluster must leave, at least for a while, if this configuration applies
+        and the clusters in `reconnected` get new connections. None if the virtual cluster must start again."""
+        return self._running[configured.name].configured_target.clusters_to_leave(
+            ChangedConfig(configured, self._routers), reconnected
+        )
 
     async def look_at_files(self) -> None:
-        """Read those again that have changed."""
+        """Reads changed files again."""
         for watched in tuple(self.watched):
-            await watched.look()
+            await watched.check()
 
     async def leave(self, name: str, cluster: ClusterName, grace: float) -> None:
         await self._running[name].configured_target.leave(cluster, grace)
@@ -222,41 +251,61 @@ class VirtualClusters:
         grace: float,
         tasks: anyio.abc.TaskGroup,
     ) -> None:
-        """setup: None where nothing about its security has changed. left: clusters that were left before."""
+        """Applies a changed configuration. setup: None if its security has not changed. left: the clusters that
+        `clusters_to_leave` returned before. grace: seconds that members have to commit."""
         running = self._running[configured.name]
         running.configured = configured
         running.target.listener.change_limits(limits_of(configured.limits))
         if setup is not None:
             self._secure(running, setup, tasks)
             running.target.listener.rules_changed()
-        running.configured_target.change(Wanted(configured, self._routers), left, grace)
+        running.configured_target.change(ChangedConfig(configured, self._routers), left, grace)
         await self.serve(running, tasks)
 
     def rearrange(self, config: Config) -> None:
-        """Everything in the order of the configuration, and no address that it does not name."""
+        """Sorts the targets as in the configuration, and closes addresses that it does not name."""
         order = [each.name for each in config.virtual_clusters]
         self.targets.sort(key=lambda target: order.index(target.name))
         wanted = {one.address for each in config.virtual_clusters for one in addresses_of(each, config.routers)}
         for address in [address for address in self._addresses if address not in wanted]:
             self._addresses.pop(address).close()
+            self._common.discard(address)
 
-    # End
+    # Stop
 
-    async def stop(self, names: Collection[str], grace: float) -> None:
-        """Let members commit what they hold; then stop accepting, answer what waits, commit, leave upstream."""
+    async def stop(
+        self, names: Collection[str], grace: float, elsewhere: Callable[[str], Endpoint | None] = lambda _: None
+    ) -> None:
+        """Stops these virtual clusters, all at once. Members commit what they hold. Then each stops accepting, answers
+        waiting requests, commits, and leaves the upstream groups.
+
+        elsewhere: returns the endpoint of another process that serves a virtual cluster, to which clients are led
+        first; None if there is none.
+        """
         stopped = [self._running[name] for name in names]
         for running in stopped:
             running.target.begin_stop(grace)
-        for running in stopped:
-            await running.target.drained()
+        async with anyio.create_task_group() as draining:
+            for running in stopped:
+                draining.start_soon(running.target.drained)
+        async with anyio.create_task_group() as leading:
+            for running in stopped:
+                leading.start_soon(_lead_away, running.target, elsewhere)
         for running in stopped:
             for address in running.listening:
                 self._addresses[address].pause()
             running.target.drain()
             running.target.close_connections()
-        for running in stopped:
-            await running.target.closed()
-            self._forget(running)
+        async with anyio.create_task_group() as closing:
+            for running in stopped:
+                closing.start_soon(self._closed, running)
+
+    def leave_common_addresses(self) -> None:
+        """Stops listening at the addresses that other processes share: new clients reach those processes, and connected
+        clients stay."""
+        for address in self._common:
+            self._addresses[address].close()
+        self._common.clear()
 
     def names(self) -> list[str]:
         return list(self._running)
@@ -264,6 +313,10 @@ class VirtualClusters:
     def close(self) -> None:
         for listening in self._addresses.values():
             listening.close()
+
+    async def _closed(self, running: Running) -> None:
+        await running.target.closed()
+        self._forget(running)
 
     def _forget(self, running: Running) -> None:
         self._metrics.remove_collector(running.configured_target.samples)
@@ -275,7 +328,7 @@ class VirtualClusters:
     def _secure(self, running: Running, setup: ListenerSetup, tasks: anyio.abc.TaskGroup) -> None:
         self._unwatch(running)
         if running.setup is not setup:
-            running.setup.security = ListenerSecurity()  # it may be reading a file just now
+            running.setup.security = ListenerSecurity()  # the old setup may still be reading a file
         setup.take_over(running.target.listener.security)
         running.setup = setup
         setup.rules_changed = running.target.listener.rules_changed
@@ -292,14 +345,21 @@ class VirtualClusters:
             running.keys = None
 
 
+async def _lead_away(target: Target, elsewhere: Callable[[str], Endpoint | None]) -> None:
+    """Leads clients to another process, if there is one."""
+    if isinstance(target, PoolRuntime) and (endpoint := elsewhere(target.name)) is not None:
+        log.info("clients led to another process", virtual_cluster=target.name, address=str(endpoint.broker))
+        await target.move_clients_to(endpoint)
+
+
 async def _within(scope: anyio.CancelScope, run: Callable[[], Any]) -> None:
     with scope:
         await run()
 
 
-async def _bind(address: Address, path: KeyPath) -> BoundAddress:
+async def _bind(address: Address, path: KeyPath, is_common: bool) -> BoundAddress:
     try:
-        return await BoundAddress.bind(address)
+        return await BoundAddress.bind(address, is_common=is_common)
     except OSError as problem:
         mistake = Mistake(path, str(address), f"an address that is free ({problem})")
         raise ConfigurationError([mistake]) from problem

@@ -1,1 +1,1 @@
-"""What `kafka-mesh` can be told to do; `mesh.cli` puts it together. Everything heavy is imported when it is needed."""
+"""The commands of `kafka-mesh`, which `mesh.cli` puts together. Heavy modules are imported when they are needed."""

@@ -1,6 +1,6 @@
-"""`kafka-mesh dlq`: what pools have given up, and how it gets back to where it came from.
+"""`kafka-mesh dlq`: reads the dead letters of pools, and produces them to their original topics again.
 
-A letter counts as redriven when the offset of the tool's own group says so: its commit, with runs above it as in
+A letter counts as redriven according to the offset of the tool's own group. That commit, with runs above it as in
 `mesh.pool.offsets.metadata`, is made in one transaction with the records. So a redrive may be interrupted and repeated,
 and a second one at the same time is fenced.
 """
@@ -15,9 +15,11 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from mesh.app.from_config import properties_of
 from mesh.config.model import Cluster, Config
 from mesh.config.pool import NamedTopic, PoolConfig, PrefixRuleConfig
-from mesh.pool.offsets.metadata import ForeignMetadata, pack, unpack
+from mesh.pool.offsets.metadata import pack, unpack
+from mesh.pool.offsets.payload import ForeignMetadata
 from mesh.pool.state.ledger import Ledger
 from mesh.records.spans import ClusterName, TopicName, UpstreamPartition
 from mesh.upstream.librdkafka_log import LOG
@@ -27,19 +29,20 @@ GROUP = "kafka-mesh.redrive"
 PREFIX = "kafka-mesh."
 TIMEOUT = 15.0
 BUNDLE = 500
-"""Letters in one transaction."""
+"""The most dead letters in one transaction."""
 METADATA_LIMIT = 4_000
 
 Headers = list[tuple[str, str | bytes | None]]
 
 
 class LettersUnavailable(Exception):
-    """A cluster cannot be asked, or there is no such letter. The message is one line."""
+    """Raised when a cluster does not answer, or when a letter does not exist. The message is one line."""
 
 
 @dataclass(frozen=True, slots=True)
 class Letter:
-    """A dead letter. about: what the mesh has told of it, by name. headers: its own."""
+    """A dead letter. about: the headers of the mesh, by name without their prefix. headers: the record's own
+    headers."""
 
     place: UpstreamPartition
     offset: int
@@ -55,7 +58,7 @@ class Letter:
 
     @property
     def is_readable(self) -> bool:
-        """Whether it is one record. A damaged batch is kept as the bytes that it was."""
+        """Returns whether it is one record. A damaged batch is kept as its bytes."""
         return "unreadable" not in self.about
 
     def as_json(self) -> dict[str, Any]:
@@ -63,8 +66,8 @@ class Letter:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Filter:
-    """None: whatever it is. topic: the one a record came from."""
+class LetterFilter:
+    """A filter for dead letters; a field that is None matches any. topic: the topic from which a record came."""
 
     cluster: str | None = None
     topic: str | None = None
@@ -77,14 +80,15 @@ class Filter:
 
 
 class DeadLetterTopics:
-    """The dead-letter topics of one upstream cluster. Raises LettersUnavailable wherever it cannot be asked."""
+    """The dead-letter topics of one upstream cluster. Every method raises LettersUnavailable if the cluster does not
+    answer."""
 
     def __init__(self, cluster: Cluster, pools: Iterable[PoolConfig]) -> None:
         self.cluster = cluster
         self._patterns = [pattern for pool in pools for pattern in _patterns(pool, cluster.name)]
-        properties = cluster.client_properties()
+        properties = properties_of(cluster)
         self._properties = {**connection_properties(properties), "bootstrap.servers": cluster.bootstrap_servers}
-        # Read committed, it would wait for a redrive that was killed, until its transaction times out.
+        # With read_committed this would wait for a redrive that was killed, until its transaction times out.
         reading = {"group.id": GROUP, "enable.auto.commit": False, "isolation.level": "read_uncommitted", "logger": LOG}
         self._consumer = Consumer({**self._properties, **reading})
 
@@ -92,7 +96,7 @@ class DeadLetterTopics:
         self._consumer.close()
 
     def ledgers(self) -> dict[UpstreamPartition, Ledger]:
-        """What was redriven of each partition."""
+        """Returns the redriven offsets of each partition."""
         places = self._places()
         asked = [TopicPartition(place.topic, place.partition) for place in places]
         ledgers: dict[UpstreamPartition, Ledger] = {}
@@ -107,27 +111,27 @@ class DeadLetterTopics:
         return ledgers
 
     def read(self, place: UpstreamPartition, ledger: Ledger) -> Iterator[Letter]:
-        """Those that were not redriven, up to the end of the topic as it is now."""
+        """Yields the letters that were not redriven, up to the current end of the topic."""
         _, end = self._ask(self._consumer.get_watermark_offsets, TopicPartition(place.topic, place.partition))
         where = TopicPartition(place.topic, place.partition, ledger.committable)
         self._consumer.assign([where])
         while self._position(where) < end:
             message = self._ask(self._consumer.poll)
             if message is None or message.error() is not None:
-                raise LettersUnavailable(f"{place}: {message.error().str() if message else 'nothing came in time'}")
+                raise LettersUnavailable(f"{place}: {message.error().str() if message else 'no answer in time'}")
             letter = _letter(place, message)
             if not ledger.is_settled(letter.offset):
                 yield letter
 
     def redrive(self, letters: Sequence[Letter], ledger: Ledger, producer: Producer) -> None:
-        """One transaction: the records go back to the topics they came from, and their letters are marked. Raises
-        LettersUnavailable when there is no room for that: then nothing of it is done."""
+        """Produces the records of letters to their original topics, and marks the letters, in one transaction. Raises
+        LettersUnavailable if there is no room for the marks; then nothing is written."""
         place = letters[0].place
         for letter in letters:
             ledger.settle(letter.offset, letter.offset)
         packed = pack(place, ledger.committable, ledger, METADATA_LIMIT)
-        if packed.covered is not None:  # what is not marked would go back again the next time
-            raise LettersUnavailable(f"{place}: too many letters are left out between others; redrive those first")
+        if packed.covered is not None:  # an unmarked letter would be redriven again the next time
+            raise LettersUnavailable(f"{place}: too many letters between others were left out; redrive those first")
         producer.begin_transaction()
         for letter in letters:
             timestamp: dict[str, Any] = {"timestamp": letter.timestamp} if letter.timestamp > 0 else {}
@@ -137,7 +141,7 @@ class DeadLetterTopics:
         producer.commit_transaction()
 
     def producer(self) -> Producer:
-        """Raises LettersUnavailable."""
+        """Returns a transactional producer. Raises LettersUnavailable."""
         producer = Producer({**self._properties, "transactional.id": f"{GROUP}.{self.cluster.name}"})
         self._ask(lambda timeout: producer.init_transactions(timeout))
         return producer
@@ -163,10 +167,11 @@ class DeadLetterTopics:
 
 
 def dead_letter_topics(config: Config, only: str | None = None) -> Iterator[DeadLetterTopics]:
-    """Of every cluster whose records may be given up. only: the name of one cluster. Raises LettersUnavailable."""
+    """Yields the dead-letter topics of every cluster of a pool with dead letters. only: the name of one cluster. Raises
+    LettersUnavailable."""
     pools = [each for each in config.all_pools() if each.dead_letters is not None]
     if not pools:
-        raise LettersUnavailable("no pool of this configuration has dead_letters")
+        raise LettersUnavailable("no pool of this configuration has dead_letters; configure it first")
     for cluster in config.clusters:
         if only in (None, cluster.name):
             topics = DeadLetterTopics(cluster, pools)
@@ -177,7 +182,7 @@ def dead_letter_topics(config: Config, only: str | None = None) -> Iterator[Dead
 
 
 def _patterns(pool: PoolConfig, cluster: ClusterName) -> Iterator[re.Pattern[str]]:
-    """What the dead-letter topics of a pool may be called on a cluster."""
+    """Yields patterns of the names of a pool's dead-letter topics on a cluster."""
     assert pool.dead_letters is not None
     before, placeholder, after = pool.dead_letters.topic.partition("{topic}")
     for rule in pool.topics:

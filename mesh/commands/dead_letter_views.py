@@ -15,8 +15,8 @@ from rich.table import Table
 from mesh.commands.dead_letter_store import (
     BUNDLE,
     DeadLetterTopics,
-    Filter,
     Letter,
+    LetterFilter,
     LettersUnavailable,
     dead_letter_topics,
 )
@@ -25,14 +25,14 @@ from mesh.config import Config
 COLUMNS = ("letter", "from", "group", "deliveries", "member", "reason", "given up")
 
 
-def list_letters(config: Config, wanted: Filter, as_json: bool) -> None:
-    """Raises LettersUnavailable."""
+def list_letters(config: Config, wanted: LetterFilter, as_json: bool) -> None:
+    """Prints dead letters as a table or as JSON. Raises LettersUnavailable."""
     found = list(_wanted(config, wanted))
     if as_json:
         for letter in found:
             typer.echo(json.dumps(letter.as_json()))
         return
-    table = Table(*COLUMNS, title=f"{len(found)} dead letters that were not redriven", title_justify="left")
+    table = Table(*COLUMNS, title=f"{len(found)} dead letters not redriven", title_justify="left")
     for letter in found:
         about = letter.about
         came_from = f"{about.get('topic', '?')}-{about.get('partition', '?')}@{about.get('offset', '?')}"
@@ -42,10 +42,10 @@ def list_letters(config: Config, wanted: Filter, as_json: bool) -> None:
 
 
 def show_letter(config: Config, name: str) -> None:
-    """name: CLUSTER/TOPIC-PARTITION@OFFSET, as `list` prints it. Raises LettersUnavailable."""
-    letter = next((each for each in _wanted(config, Filter()) if each.name == name), None)
+    """Prints one dead letter. name: CLUSTER/TOPIC-PARTITION@OFFSET, as `list` prints it. Raises LettersUnavailable."""
+    letter = next((each for each in _wanted(config, LetterFilter()) if each.name == name), None)
     if letter is None:
-        raise LettersUnavailable(f"there is no dead letter {name} that was not redriven")
+        raise LettersUnavailable(f"no dead letter {name}, or it was redriven already")
     console = Console()
     for key, value in letter.about.items():
         console.print(f"{key}: {value}", markup=False, highlight=False)
@@ -56,8 +56,8 @@ def show_letter(config: Config, name: str) -> None:
     console.print(f"value: {letter.value!r}", markup=False, highlight=False)
 
 
-def redrive_letters(config: Config, wanted: Filter, dry_run: bool) -> None:
-    """Raises LettersUnavailable."""
+def redrive_letters(config: Config, wanted: LetterFilter, dry_run: bool) -> None:
+    """Redrives dead letters; with `dry_run` it only lists them. Raises LettersUnavailable."""
     if dry_run:
         list_letters(config, wanted, as_json=False)
         return
@@ -69,7 +69,7 @@ def redrive_letters(config: Config, wanted: Filter, dry_run: bool) -> None:
             continue
         producer = topics.producer()
         ledgers = topics.ledgers()
-        # Another redrive may have done some of it until it was fenced by this one.
+        # Another redrive may have settled some of these letters before this one fenced it.
         letters = [each for each in found if each.is_readable and not ledgers[each.place].is_settled(each.offset)]
         with Progress(console=console) as progress:
             task = progress.add_task(topics.cluster.name, total=len(letters))
@@ -78,9 +78,9 @@ def redrive_letters(config: Config, wanted: Filter, dry_run: bool) -> None:
                     topics.redrive(bundle, ledgers[place], producer)
                     progress.advance(task, len(bundle))
                     count += len(bundle)
-    typer.echo(f"{count} records are back where they came from")
+    typer.echo(f"{count} records redriven")
     if unreadable:
-        typer.echo(f"{unreadable} letters are damaged batches and stay: there is no record to bring back", err=True)
+        typer.echo(f"{unreadable} letters left: damaged batches without records to redrive", err=True)
 
 
 def _bundles(letters: list[Letter]) -> Iterator[list[Letter]]:
@@ -88,12 +88,12 @@ def _bundles(letters: list[Letter]) -> Iterator[list[Letter]]:
         yield letters[begin : begin + BUNDLE]
 
 
-def _wanted(config: Config, wanted: Filter) -> Iterator[Letter]:
+def _wanted(config: Config, wanted: LetterFilter) -> Iterator[Letter]:
     for topics in dead_letter_topics(config, wanted.cluster):
         yield from _of(topics, wanted)
 
 
-def _of(topics: DeadLetterTopics, wanted: Filter) -> list[Letter]:
+def _of(topics: DeadLetterTopics, wanted: LetterFilter) -> list[Letter]:
     return [
         letter for place, ledger in topics.ledgers().items() for letter in topics.read(place, ledger) if wanted(letter)
     ]

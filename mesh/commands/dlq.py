@@ -1,4 +1,4 @@
-"""`dlq`: what pools have given up."""
+"""`dlq`: commands for dead letters."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from typing import Annotated
 
 import typer
 
-from mesh.commands.shared import File, configuration_of, give_up
+from mesh.commands.shared import File, configuration_of, exit_with_problem
 
-dlq = typer.Typer(help="What pools with dead_letters have given up.", no_args_is_help=True)
-ClusterOption = Annotated[str | None, typer.Option("--cluster", help="Only of this upstream cluster.")]
-TopicOption = Annotated[str | None, typer.Option("--topic", help="Only records that came from this upstream topic.")]
-GroupOption = Annotated[str | None, typer.Option("--group", help="Only what this group has given up.")]
-MemberOption = Annotated[str | None, typer.Option("--member", help="Only what this member had last.")]
+dlq = typer.Typer(help="List, show and redrive dead letters.", no_args_is_help=True)
+ClusterOption = Annotated[str | None, typer.Option("--cluster", help="Only this upstream cluster.")]
+TopicOption = Annotated[str | None, typer.Option("--topic", help="Only records of this upstream topic.")]
+GroupOption = Annotated[str | None, typer.Option("--group", help="Only records that this group gave up.")]
+MemberOption = Annotated[str | None, typer.Option("--member", help="Only records that this member had last.")]
 
 
 @dlq.command("list")
@@ -22,16 +22,18 @@ def list_dead_letters(
     topic: TopicOption = None,
     group: GroupOption = None,
     member: MemberOption = None,
-    as_json: Annotated[bool, typer.Option("--json", help="A line of JSON for each.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON for each.")] = False,
 ) -> None:
-    """List the dead letters that were not redriven."""
-    from mesh.commands.dead_letter_store import Filter, LettersUnavailable
+    """List dead letters that were not redriven."""
+    from mesh.commands.dead_letter_store import LetterFilter, LettersUnavailable
     from mesh.commands.dead_letter_views import list_letters
 
     try:
-        list_letters(configuration_of(file), Filter(cluster=cluster, topic=topic, group=group, member=member), as_json)
+        list_letters(
+            configuration_of(file), LetterFilter(cluster=cluster, topic=topic, group=group, member=member), as_json
+        )
     except LettersUnavailable as problem:
-        give_up(problem)
+        exit_with_problem(problem)
 
 
 @dlq.command("show")
@@ -45,7 +47,7 @@ def show_dead_letter(
     try:
         show_letter(configuration_of(file), letter)
     except LettersUnavailable as problem:
-        give_up(problem)
+        exit_with_problem(problem)
 
 
 @dlq.command("redrive")
@@ -55,15 +57,17 @@ def redrive_dead_letters(
     topic: TopicOption = None,
     group: GroupOption = None,
     member: MemberOption = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list what would be redriven.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="List the records that would be redriven, and do nothing.")
+    ] = False,
 ) -> None:
     """Produce dead letters to the topics they came from, once each; safe to interrupt and to repeat."""
-    from mesh.commands.dead_letter_store import Filter, LettersUnavailable
+    from mesh.commands.dead_letter_store import LetterFilter, LettersUnavailable
     from mesh.commands.dead_letter_views import redrive_letters
 
     try:
         redrive_letters(
-            configuration_of(file), Filter(cluster=cluster, topic=topic, group=group, member=member), dry_run
+            configuration_of(file), LetterFilter(cluster=cluster, topic=topic, group=group, member=member), dry_run
         )
     except LettersUnavailable as problem:
-        give_up(problem)
+        exit_with_problem(problem)

@@ -1,4 +1,4 @@
-"""`kafka-mesh drain`: tells a running mesh to drain one pool, or to serve it again, and waits until it has."""
+"""`kafka-mesh drain`: asks a running mesh to drain one pool, or to serve it again, and waits until it has."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ INTERVAL = 0.25
 
 
 class NotDrained(Exception):
-    """It took too long. The message is one line."""
+    """Raised when a drain took too long. The message is one line."""
 
 
 def drain(
@@ -27,23 +27,24 @@ def drain(
     grace: float | None,
     cancel: bool,
     timeout: float,
-    tell: Callable[[str], None],
+    report: Callable[[str], None],
 ) -> None:
-    """Raises StatusUnavailable and NotDrained. tell: prints a line when there is something new."""
+    """Drains a pool, and waits for the end. report: called with each line of news. Raises StatusUnavailable and
+    NotDrained."""
     named = {"group": group, "virtual_cluster": virtual_cluster, "grace": grace}
     path = "/drain?" + urlencode({name: value for name, value in named.items() if value is not None})
     deadline = time.monotonic() + timeout
     found = ask(url, path, token, trusted, "DELETE" if cancel else "POST")
-    told = ""
+    reported = ""
     while True:
         state = _state_of(found)
-        if state != told:
-            tell(state)
-            told = state
+        if state != reported:
+            report(state)
+            reported = state
         if cancel or (found["state"] == "drained" and not found["leaving"]):
             return
         if time.monotonic() > deadline:
-            raise NotDrained(f"not drained within {timeout:g} s: {state}; --cancel undoes it")
+            raise NotDrained(f"not drained within {timeout:g} s: {state}; undo with --cancel")
         time.sleep(INTERVAL)
         found = ask(url, path, token, trusted, "GET")
 
@@ -56,4 +57,4 @@ def _state_of(found: Mapping[str, Any]) -> str:
         leaving = ", leaving the upstream groups" if found["leaving"] else ""
         return f"{name}: {found['state']}{leaving}, {found['members']} members"
     except KeyError as problem:
-        raise StatusUnavailable("what answers there does not answer as kafka-mesh does") from problem
+        raise StatusUnavailable("not a kafka-mesh admin address") from problem

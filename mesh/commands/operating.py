@@ -1,4 +1,4 @@
-"""`status`, `drain` and `reload`: of a mesh that runs, by its admin address."""
+"""`status`, `drain` and `reload`: commands for a running mesh, through its admin address."""
 
 from __future__ import annotations
 
@@ -7,7 +7,15 @@ from typing import Annotated
 
 import typer
 
-from mesh.commands.shared import AdminToken, AdminUrl, MeshFile, Trust, give_up, refuse, where
+from mesh.commands.shared import (
+    AdminToken,
+    AdminUrl,
+    MeshFile,
+    Trust,
+    exit_with_mistakes,
+    exit_with_problem,
+    find_admin_address,
+)
 
 
 def status(
@@ -15,12 +23,17 @@ def status(
     url: AdminUrl = None,
     token: AdminToken = None,
     trust: Trust = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print what /status answers.")] = False,
-    streams: Annotated[bool, typer.Option("--streams", help="The topology descriptions of streams groups.")] = False,
-    group: Annotated[str | None, typer.Option(help="With --streams: the topology of this group.")] = None,
-    virtual_cluster: Annotated[str | None, typer.Option(help="With --group: which one, of several.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the JSON of /status.")] = False,
+    streams: Annotated[bool, typer.Option("--streams", help="Show topology descriptions of streams groups.")] = False,
+    group: Annotated[str | None, typer.Option(help="With --streams: show the topology of this group.")] = None,
+    virtual_cluster: Annotated[
+        str | None, typer.Option(help="With --group: the virtual cluster, if there are several.")
+    ] = None,
+    cluster: Annotated[
+        str | None, typer.Option(help="With --group: the cluster behind a router, if several have such a group.")
+    ] = None,
 ) -> None:
-    """Show the pools and relays of a running mesh: members, what each holds, and why one gets nothing."""
+    """Show the pools and relays of a running mesh: members, what each holds, and why a member gets nothing."""
     import json
 
     from rich.console import Console
@@ -30,12 +43,12 @@ def status(
 
     try:
         if streams and group is not None:
-            topology = fetch_topology(*where(file, url, token), trust, group, virtual_cluster)
+            topology = fetch_topology(*find_admin_address(file, url, token), trust, group, virtual_cluster, cluster)
             typer.echo(json.dumps(topology, indent=2, ensure_ascii=False) if as_json else topology["text"])
             return
-        found = fetch(*where(file, url, token), trust)
+        found = fetch(*find_admin_address(file, url, token), trust)
     except StatusUnavailable as problem:
-        give_up(problem)
+        exit_with_problem(problem)
     if as_json:
         typer.echo(json.dumps(found, indent=2, ensure_ascii=False))
     else:
@@ -43,23 +56,25 @@ def status(
 
 
 def drain(
-    group: Annotated[str, typer.Option(help="The group whose pool is meant.")],
+    group: Annotated[str, typer.Option(help="The group of the pool.")],
     file: MeshFile = None,
-    virtual_cluster: Annotated[str | None, typer.Option(help="Which one, where there are several.")] = None,
-    cancel: Annotated[bool, typer.Option("--cancel", help="Serve that pool again.")] = False,
-    grace: Annotated[float | None, typer.Option(min=0, help="Seconds to commit; else drain_grace.")] = None,
-    timeout: Annotated[float, typer.Option(min=0, help="Seconds to wait until it is drained.")] = 60.0,
+    virtual_cluster: Annotated[str | None, typer.Option(help="The virtual cluster, if there are several.")] = None,
+    cancel: Annotated[bool, typer.Option("--cancel", help="Undo a drain: serve the pool again.")] = False,
+    grace: Annotated[
+        float | None, typer.Option(min=0, help="Seconds for members to commit; default: drain_grace.")
+    ] = None,
+    timeout: Annotated[float, typer.Option(min=0, help="Seconds to wait for the end of the drain.")] = 60.0,
     url: AdminUrl = None,
     token: AdminToken = None,
     trust: Trust = None,
 ) -> None:
-    """Let one pool of a running mesh commit what it holds and leave its upstream groups; its members stay, and wait."""
+    """Drain one pool: members commit, and the mesh leaves its upstream groups. Members stay, and wait."""
     from mesh.commands.drain import NotDrained
     from mesh.commands.drain import drain as drain_pool
     from mesh.commands.status import StatusUnavailable
 
     try:
-        address, known = where(file, url, token)
+        address, known = find_admin_address(file, url, token)
         drain_pool(
             address,
             known,
@@ -69,27 +84,27 @@ def drain(
             grace=grace,
             cancel=cancel,
             timeout=timeout,
-            tell=typer.echo,
+            report=typer.echo,
         )
     except (StatusUnavailable, NotDrained) as problem:
-        give_up(problem)
+        exit_with_problem(problem)
 
 
 def reload(
     file: MeshFile = None,
-    timeout: Annotated[float, typer.Option(min=0, help="Seconds to wait until everything has changed.")] = 120.0,
+    timeout: Annotated[float, typer.Option(min=0, help="Seconds to wait for the end of the change.")] = 120.0,
     url: AdminUrl = None,
     token: AdminToken = None,
     trust: Trust = None,
 ) -> None:
-    """Let a running mesh read its configuration again: all of it is used, or nothing of it."""
+    """Apply the configuration file again: all of it, or nothing."""
     from mesh.commands.reload import NotReloaded
     from mesh.commands.reload import reload as reload_mesh
     from mesh.commands.status import StatusUnavailable
 
     try:
-        reload_mesh(*where(file, url, token), trust, timeout, typer.echo)
+        reload_mesh(*find_admin_address(file, url, token), trust, timeout, typer.echo)
     except NotReloaded as refused:
-        refuse(refused.file, refused.problems)
+        exit_with_mistakes(refused.file, refused.problems)
     except StatusUnavailable as problem:
-        give_up(problem)
+        exit_with_problem(problem)

@@ -1,4 +1,4 @@
-"""`pipeline`: jobs for Spark."""
+"""`pipeline`: commands for Spark jobs."""
 
 from __future__ import annotations
 
@@ -7,17 +7,19 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from mesh.commands.shared import WRONG_USAGE, give_up
+from mesh.commands.shared import WRONG_USAGE, exit_with_problem
 
-pipeline = typer.Typer(help="Jobs for Spark that read the mesh.", no_args_is_help=True)
+pipeline = typer.Typer(help="Run Spark jobs: landing, audit, report.", no_args_is_help=True)
 
 
 @pipeline.command()
 def landing(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="What to land and where, a YAML file.")],
-    available_now: Annotated[bool, typer.Option("--available-now", help="Land what is there, then end.")] = False,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The landing job, a YAML file.")],
+    available_now: Annotated[
+        bool, typer.Option("--available-now", help="Land the available records, then end.")
+    ] = False,
 ) -> None:
-    """Everything that comes goes into one Parquet table, each record once."""
+    """Land everything that comes in one table, each record once."""
     from mesh.pipelines.landing import WrongLanding, load, run
 
     try:
@@ -29,38 +31,39 @@ def landing(
 
 
 @pipeline.command()
-def audit(file: Annotated[Path, typer.Argument(metavar="FILE", help="What to audit, a YAML file.")]) -> None:
+def audit(file: Annotated[Path, typer.Argument(metavar="FILE", help="The audit job, a YAML file.")]) -> None:
     """Prove from the journal that everything was delivered, landed and acknowledged; exit code 1 if it was not."""
     _needs_spark()
     from mesh.pipelines.audit.audit import run
     from mesh.pipelines.audit.job import WrongAudit, load
-    from mesh.pipelines.audit.kafka import Unreadable
+    from mesh.pipelines.audit.kafka import UnreadableCluster
 
     try:
         verdict = run(load(file))
     except WrongAudit as problem:
         _refuse_job(file, problem)
-    except Unreadable as problem:
-        give_up(problem)
+    except UnreadableCluster as problem:
+        exit_with_problem(problem)
     for line in verdict.lines():
         typer.echo(line)
     raise typer.Exit(0 if verdict.holds else 1)
 
 
 @pipeline.command()
-def report(file: Annotated[Path, typer.Argument(metavar="FILE", help="That of the audit, a YAML file.")]) -> None:
-    """How late and how evenly everything was delivered, and who is slow or stuck: tables, and a page to look at."""
+def report(file: Annotated[Path, typer.Argument(metavar="FILE", help="The audit job, a YAML file.")]) -> None:
+    """Report how late and how evenly everything was delivered, and which members are slow or stuck: as tables and a
+    page."""
     _needs_spark()
     from mesh.pipelines.audit.job import WrongAudit, load
-    from mesh.pipelines.audit.kafka import Unreadable
+    from mesh.pipelines.audit.kafka import UnreadableCluster
     from mesh.pipelines.report.report import run
 
     try:
         made = run(load(file))
     except WrongAudit as problem:
         _refuse_job(file, problem)
-    except Unreadable as problem:
-        give_up(problem)
+    except UnreadableCluster as problem:
+        exit_with_problem(problem)
     for line in made.lines():
         typer.echo(line)
 

@@ -1,4 +1,4 @@
-"""`run`, `check`, `demo` and `credential`."""
+"""`run`, `check`, `demo` and `credential`: commands that need no running mesh."""
 
 from __future__ import annotations
 
@@ -8,27 +8,39 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mesh.commands.shared import WRONG_USAGE, File, configuration_of, give_up, refuse
+from mesh.commands.shared import WRONG_USAGE, File, configuration_of, exit_with_mistakes, exit_with_problem
 
 if TYPE_CHECKING:
     from mesh.config import ConfigurationError, Mistake
 
 
-def run(file: File) -> None:
+def run(
+    file: File,
+    worker: Annotated[bool, typer.Option("--worker", hidden=True, help="Read commands from standard input.")] = False,
+) -> None:
     """Serve until SIGTERM or SIGINT."""
     config = configuration_of(file)
-    from mesh.app import run as serve
     from mesh.config import ConfigurationError
 
     code = 0
     mistakes: list[Mistake] = []
     try:
-        code = serve(config, file.absolute())
+        if config.workers > 1 and not worker:
+            from mesh.supervision.supervisor import supervise
+
+            code = supervise(config, file.absolute())
+        else:
+            from mesh.app import run as serve
+            from mesh.app.worker import ThisWorker
+
+            streams = (sys.stdin, sys.stdout, sys.stderr)
+            place = ThisWorker(*(each.fileno() for each in streams)) if worker else None
+            code = serve(config, file.absolute(), place)
     except* ConfigurationError as group:
-        # That an address is taken is found out only by listening on it.
+        # Only an attempt to listen shows that an address is taken.
         mistakes = [mistake for error in _leaves(group) for mistake in error.mistakes]
     if mistakes:
-        refuse(file, mistakes)
+        exit_with_mistakes(file, mistakes)
     raise typer.Exit(code)
 
 
@@ -36,10 +48,13 @@ def check(
     file: File,
     apis: Annotated[
         bool,
-        typer.Option("--apis", help="Print what each virtual cluster serves and why not more; asks relays' clusters."),
+        typer.Option(
+            "--apis",
+            help="Show the APIs that each virtual cluster serves, and why it lacks others. Asks relays' clusters.",
+        ),
     ] = False,
 ) -> None:
-    """Print the configuration as it was understood, without secrets; or every mistake in it."""
+    """Check a configuration: print it as understood, without secrets, or list every mistake."""
     import yaml
 
     from mesh.config.interceptors_shown import interceptors_of
@@ -60,7 +75,7 @@ def check(
         try:
             show(config, Console(width=None if sys.stdout.isatty() else 200))
         except ClusterUnavailable as problem:
-            give_up(problem)
+            exit_with_problem(problem)
         return
     text = yaml.safe_dump(config.redacted(), sort_keys=False, allow_unicode=True)
     if sys.stdout.isatty():
@@ -73,11 +88,10 @@ def check(
 
 
 def demo(
-    duration: Annotated[float | None, typer.Option(min=1, help="End by itself after so many seconds; plain.")] = None,
-    plain: Annotated[bool, typer.Option("--plain", help="A line a second, as where there is no terminal.")] = False,
+    duration: Annotated[float | None, typer.Option(min=1, help="End after this many seconds; implies --plain.")] = None,
+    plain: Annotated[bool, typer.Option("--plain", help="Print a line a second, as without a terminal.")] = False,
 ) -> None:
-    """Show the main job on embedded clusters: a load, the mesh, and three consumers that share it. In a terminal
-    keys add, freeze and kill consumers."""
+    """Show the main job on embedded clusters: a load, the mesh and three consumers, which keys add, freeze and kill."""
     from mesh.demo.main import run as run_demo
 
     raise typer.Exit(run_demo(duration=duration, plain=plain))
@@ -85,9 +99,9 @@ def demo(
 
 def credential(
     name: Annotated[str, typer.Argument(metavar="USER", help="The user name.")],
-    iterations: Annotated[int, typer.Option(min=4096, max=1_000_000, help="What each guess costs.")] = 8192,
+    iterations: Annotated[int, typer.Option(min=4096, max=1_000_000, help="SCRAM iterations.")] = 8192,
 ) -> None:
-    """Print what to put under `users` for a password, which is asked for or read from standard input."""
+    """Print an entry of `users` for a password, asked for or read from standard input."""
     import secrets
 
     import yaml
@@ -99,7 +113,7 @@ def credential(
     else:
         password = sys.stdin.readline().rstrip("\r\n")
     if not password:
-        typer.echo("kafka-mesh: the password is empty", err=True)
+        typer.echo("kafka-mesh: empty password", err=True)
         raise typer.Exit(WRONG_USAGE)
     stored = {
         f"scram_{hash.name.lower()}": ScramCredential.of_password(

@@ -1,4 +1,4 @@
-"""What several commands have: their arguments, the configuration, and how they end."""
+"""Parts that several commands share: arguments, the configuration, and exits with a message."""
 
 from __future__ import annotations
 
@@ -12,46 +12,44 @@ if TYPE_CHECKING:
     from mesh.config import Config
 
 WRONG_USAGE = 2
-"""Exit code for what its user can put right: options, and mistakes in the configuration."""
+"""The exit code for mistakes of the user, in options or in the configuration."""
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="The configuration, a YAML file.")]
-MeshFile = Annotated[
-    Path | None, typer.Argument(metavar="[FILE]", help="The configuration of that mesh, for its admin address.")
-]
-AdminUrl = Annotated[str | None, typer.Option("--url", help="Its admin address, e.g. http://127.0.0.1:9644.")]
+MeshFile = Annotated[Path | None, typer.Argument(metavar="[FILE]", help="The configuration, for its admin address.")]
+AdminUrl = Annotated[str | None, typer.Option("--url", help="The admin address, e.g. http://127.0.0.1:9644.")]
 AdminToken = Annotated[
     str | None,
     typer.Option(
         "--token",
         envvar="KAFKA_MESH_ADMIN_TOKEN",
-        help="Its token, if not that of the file; better given in the environment.",
+        help="The token, if not that of the file; better in the environment.",
     ),
 ]
 Trust = Annotated[Path | None, typer.Option("--trust", help="Certificates (PEM) to trust beside the system's.")]
 
 
-def give_up(problem: Exception) -> NoReturn:
-    """What was asked could not be done: exit code 1."""
+def exit_with_problem(problem: Exception) -> NoReturn:
+    """Prints a problem and ends with exit code 1."""
     typer.echo(f"kafka-mesh: {problem}", err=True)
     raise typer.Exit(1) from None
 
 
-def where(file: Path | None, url: str | None, token: str | None) -> tuple[str, str | None]:
-    """The admin address, by a configuration or by itself, and its token."""
+def find_admin_address(file: Path | None, url: str | None, token: str | None) -> tuple[str, str | None]:
+    """Returns the admin address, from a configuration or from --url, and its token."""
     if file is not None and url is None:
         address, known = _admin_address(file)
         return address, token or known
     if url is None or file is not None:
-        typer.echo("kafka-mesh: name the configuration, or the admin address with --url", err=True)
+        typer.echo("kafka-mesh: pass FILE or --url", err=True)
         raise typer.Exit(WRONG_USAGE)
     return url, token
 
 
 def _admin_address(file: Path) -> tuple[str, str | None]:
-    """The URL of a configuration's admin address, and its token."""
+    """Returns the URL of a configuration's admin address, and its token."""
     config = configuration_of(file)
     if config.admin is None:
-        typer.echo(f"kafka-mesh: {file} has no admin address: nobody can be asked", err=True)
+        typer.echo(f"kafka-mesh: {file}: no admin address configured (admin.listen)", err=True)
         raise typer.Exit(WRONG_USAGE)
     listen = config.admin.listen
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(listen.host, listen.host)
@@ -61,17 +59,17 @@ def _admin_address(file: Path) -> tuple[str, str | None]:
 
 
 def configuration_of(file: Path) -> Config:
-    """Ends with all its mistakes, if it has any."""
+    """Returns the configuration in a file. If it has mistakes, prints all of them and ends with exit code 2."""
     from mesh.config import ConfigurationError, load
 
     try:
         return load(file)
     except ConfigurationError as error:
-        refuse(file, error.mistakes)
+        exit_with_mistakes(file, error.mistakes)
 
 
-def refuse(file: Path | str, mistakes: Sequence[object]) -> NoReturn:
-    """Each mistake names the key, and what is allowed: exit code 2."""
+def exit_with_mistakes(file: Path | str, mistakes: Sequence[object]) -> NoReturn:
+    """Prints the mistakes, each with its key and the allowed values, and ends with exit code 2."""
     count = "a mistake" if len(mistakes) == 1 else f"{len(mistakes)} mistakes"
     typer.echo(f"kafka-mesh: {count} in {file} (key: value: what is allowed)", err=True)
     for mistake in mistakes:

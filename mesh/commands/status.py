@@ -1,4 +1,4 @@
-"""`kafka-mesh status`: asks a running mesh at its admin address and prints what it says."""
+"""`kafka-mesh status`: asks a running mesh at its admin address, and prints the answer."""
 
 from __future__ import annotations
 
@@ -17,25 +17,28 @@ TIMEOUT = 5.0
 
 
 class StatusUnavailable(Exception):
-    """Nobody answers there, or what answers is no kafka-mesh. The message is one line."""
+    """Raised when nothing answers at an address, or something other than kafka-mesh does. The message is one line."""
 
 
-class Refused(StatusUnavailable):
-    """It says no. answer: what it says, if that is a JSON object."""
+class RefusedByMesh(StatusUnavailable):
+    """Raised when the admin address refuses a request. answer: the JSON object in its body, if there is one. code: the
+    HTTP status."""
 
-    def __init__(self, message: str, answer: Mapping[str, Any]) -> None:
+    def __init__(self, message: str, answer: Mapping[str, Any], code: int) -> None:
         super().__init__(message)
         self.answer = answer
+        self.code = code
 
 
 def fetch(url: str, token: str | None = None, trusted: Path | None = None) -> Mapping[str, Any]:
-    """url: of the admin address, e.g. http://127.0.0.1:9644. trusted: certificates (PEM) to trust beside the system's.
+    """Returns the answer of `/status`. url: the admin address, e.g. http://127.0.0.1:9644. trusted: certificates (PEM)
+    to trust beside the system's.
 
     Raises StatusUnavailable.
     """
     found = ask(url.rstrip("/").removesuffix("/status"), "/status", token, trusted)
     if "virtual_clusters" not in found:
-        raise StatusUnavailable(f"{url.rstrip('/').removesuffix('/status')}/status does not answer as kafka-mesh does")
+        raise StatusUnavailable(f"{url.rstrip('/').removesuffix('/status')}/status is not a kafka-mesh admin address")
     return found
 
 
@@ -47,10 +50,10 @@ def ask(
     method: str = "GET",
     timeout: float = TIMEOUT,
 ) -> Mapping[str, Any]:
-    """What the admin address says to one request. Raises StatusUnavailable, also for what it refuses."""
+    """Returns the answer of the admin address to one request. Raises StatusUnavailable, also for a refusal."""
     address = url.rstrip("/") + path
     if not address.startswith(("http://", "https://")):
-        raise StatusUnavailable(f"{url} is no address: it begins with http:// or https://")
+        raise StatusUnavailable(f"{url}: not an address, begin with http:// or https://")
     try:
         context = ssl.create_default_context()
         if trusted is not None:
@@ -63,20 +66,20 @@ def ask(
         raise _refusal(address, problem) from problem
     except (OSError, urllib.error.URLError) as problem:
         reason = getattr(problem, "reason", problem)
-        raise StatusUnavailable(f"nobody answers at {address}: {reason}") from problem
+        raise StatusUnavailable(f"no answer at {address}: {reason}") from problem
     except ValueError as problem:
-        raise StatusUnavailable(f"{address} does not answer as kafka-mesh does") from problem
+        raise StatusUnavailable(f"{address} is not a kafka-mesh admin address") from problem
     if not isinstance(found, dict):
-        raise StatusUnavailable(f"{address} does not answer as kafka-mesh does")
+        raise StatusUnavailable(f"{address} is not a kafka-mesh admin address")
     return found
 
 
-def _refusal(address: str, problem: urllib.error.HTTPError) -> Refused:
+def _refusal(address: str, problem: urllib.error.HTTPError) -> RefusedByMesh:
     try:
         answer = json.load(problem)
-        return Refused(str(answer["problem"]), answer)
+        return RefusedByMesh(str(answer["problem"]), answer, problem.code)
     except (ValueError, KeyError, TypeError):
-        return Refused(f"{address} answers {problem.code} {problem.reason}", {})
+        return RefusedByMesh(f"{address} answers {problem.code} {problem.reason}", {}, problem.code)
 
 
 def show(status: Mapping[str, Any], console: Console) -> None:
@@ -90,6 +93,8 @@ def show(status: Mapping[str, Any], console: Console) -> None:
             console.print(f"{cluster['name']}: {cluster['connections']} connections", markup=False)
             for leaf in cluster["router"]["leaves"]:
                 console.print(_nodes(leaf["nodes"], f"{cluster['name']} / {leaf['path']}: cluster {leaf['cluster']}"))
+            for move in cluster["router"].get("moves", ()):
+                console.print(move_line({"virtual_cluster": cluster["name"], **move}), markup=False)
             for route in cluster["router"].get("routes", ()):
                 console.print(f"{cluster['name']} / {route['route']}: {route['connections']} connections", markup=False)
         if "pools" not in cluster:
@@ -100,6 +105,22 @@ def show(status: Mapping[str, Any], console: Console) -> None:
             title = f"{cluster['name']} / {pool['group']}: {pool['state']}, lag {pool['lag']}"
             console.print(_members(pool, title))
             console.print(_partitions(pool))
+            for replay in pool.get("replays", ()):
+                done = f"{replay['offsets'] - replay['left']} of {replay['offsets']}"
+                console.print(f"replay {replay['replay']}: {replay['state']}, {done} offsets done", markup=False)
+
+
+def move_line(move: Mapping[str, Any]) -> str:
+    """Returns a line about the move of a topic, in progress or finished."""
+    text = f"{move['topic']} of {move['virtual_cluster']} is at {move['at']}: {move['state']}"
+    if move["left"] is not None:
+        text += f" to {move['other']}, {move['left']} records left, {move['per_second']} a second"
+    if move["state"] == "moved":
+        text += f", the other side is {move['other']}"
+    if move["carried"]:
+        offsets = "1 offset" if move["carried"] == 1 else f"{move['carried']} offsets"
+        text += f", {offsets} of groups not committed again yet"
+    return f"{text} ({move['problem']})" if move["problem"] else text
 
 
 def _nodes(nodes: Sequence[Mapping[str, Any]], title: str) -> Table:
@@ -121,7 +142,7 @@ def _nodes(nodes: Sequence[Mapping[str, Any]], title: str) -> Table:
 
 
 def _addresses(node: Mapping[str, Any]) -> str:
-    """That of the first listener, and those of others behind their names."""
+    """Returns the address at the first listener, and the addresses at others with their names."""
     further = (f"{name} {address or 'none'}" for name, address in node.get("further_addresses", {}).items())
     return ", ".join([node["address"] or "none", *further])
 
@@ -181,7 +202,8 @@ def _table(title: str, columns: tuple[str, ...]) -> Table:
 
 
 def plain(text: str) -> str:
-    """Clients choose their names: nothing in them may talk to the terminal, or be taken for markup."""
+    """Returns a name without control characters and markup. Clients choose their names: these must not control the
+    terminal, or count as markup."""
     shown = text if text.isprintable() else text.encode("unicode_escape").decode()
     return shown.replace("[", r"\[")
 

@@ -22,10 +22,12 @@ def show_streams(status: Mapping[str, Any], console: Console) -> None:
     for cluster in served:
         streams = cluster["streams"]
         table = Table(title=f"{cluster['name']}: kept by {streams['plugin']}", title_justify="left", box=None)
-        for column in ("group", "stored epoch", "failed epoch"):
-            table.add_column(column, justify="left" if column == "group" else "right", overflow="fold")
+        has_clusters = any("cluster" in each for each in streams["groups"])
+        names = ("group", "cluster") if has_clusters else ("group",)
+        for column in (*names, "stored epoch", "failed epoch"):
+            table.add_column(column, justify="left" if column in names else "right", overflow="fold")
         for each in streams["groups"]:
-            table.add_row(plain(each["group"]), _epoch(each["stored"]), _epoch(each["failed"]))
+            table.add_row(*(plain(each[name]) for name in names), _epoch(each["stored"]), _epoch(each["failed"]))
         console.print(table)
         if streams["problem"]:
             console.print(plain(streams["problem"]))
@@ -36,10 +38,16 @@ def _epoch(epoch: int) -> str:
 
 
 def fetch_topology(
-    url: str, token: str | None, trusted: Path | None, group: str, virtual_cluster: str | None
+    url: str,
+    token: str | None,
+    trusted: Path | None,
+    group: str,
+    virtual_cluster: str | None,
+    cluster: str | None = None,
 ) -> Mapping[str, Any]:
-    """What /topologies says of a group; `text` is for people. Raises StatusUnavailable."""
-    asked = {"group": group} | ({"virtual_cluster": virtual_cluster} if virtual_cluster is not None else {})
+    """Returns the answer of /topologies about a group; `text` is for people. Raises StatusUnavailable."""
+    places = {"virtual_cluster": virtual_cluster, "cluster": cluster}
+    asked = {"group": group} | {key: name for key, name in places.items() if name is not None}
     found = dict(ask(url.rstrip("/").removesuffix("/status"), f"/topologies?{urlencode(asked)}", token, trusted))
     found.pop("svg", None)
     stored = f"stored epoch {_epoch(found['stored'])}, failed epoch {_epoch(found['failed'])}: {found['status']}"

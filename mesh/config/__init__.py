@@ -1,4 +1,4 @@
-"""The configuration: a YAML file in, immutable and validated models out, or every mistake in it at once."""
+"""The configuration: reads a YAML file into immutable, validated models, or reports every mistake in it at once."""
 
 from mesh.config.load import load
 from mesh.config.mistakes import ConfigurationError, Mistake
@@ -7,7 +7,7 @@ from mesh.config.pool import (
     AcknowledgeRule,
     Budgets,
     Fairness,
-    Isolation,
+    IsolationLevel,
     NamedTopic,
     PoolConfig,
     PrefixRuleConfig,
@@ -26,7 +26,7 @@ __all__ = [
     "Config",
     "ConfigurationError",
     "Fairness",
-    "Isolation",
+    "IsolationLevel",
     "LogConfig",
     "Mistake",
     "NamedTopic",

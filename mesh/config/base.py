@@ -1,4 +1,4 @@
-"""What every section of the configuration is."""
+"""The base class of every section of the configuration."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ class Model(BaseModel):
 
 
 def keys_of(value: object) -> set[str]:
-    """What tells the kinds of a union apart: the keys of a mapping, or of a model made of one."""
+    """Returns the keys that distinguish the kinds of a union: those of a mapping, or of a model made from one."""
     return set(value) if isinstance(value, dict) else set(vars(value)) if isinstance(value, Model) else set()

@@ -1,7 +1,7 @@
-"""What differs between the configuration that runs and the one that is to run; no values are told, only keys.
+"""Compares the running configuration with the next one. It reports keys only, not values.
 
-Clusters and virtual clusters are known by their names: one that is called otherwise is another one. docs/operations.md
-says what each change means for who is connected.
+Names identify clusters and virtual clusters: a renamed one counts as another. docs/operations.md lists the effect of
+each change on connected clients.
 """
 
 from __future__ import annotations
@@ -13,18 +13,19 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias, TypeVar
 
 from mesh.config.base import Model
+from mesh.config.concatenated import moved_partitions
 from mesh.config.graphs import graph_of, interceptors_behind, routers_behind
 from mesh.config.interceptors import InterceptorConfig
 from mesh.config.mistakes import KeyPath, Mistake, format_path, show
 from mesh.config.model import Admin, Cluster, Config, PoolTargetConfig, RelayTargetConfig, VirtualClusterConfig
-from mesh.config.relay import NodesConfig
+from mesh.config.relay import NodesConfig, OneNode
 from mesh.config.routers import RouterConfig, RouterTargetConfig
 from mesh.interceptors.chain import InterceptorName
 from mesh.routing.graph import Decides
 from mesh.routing.names import RouteName, RouterName
 
 Named = TypeVar("Named", Cluster, InterceptorConfig, RouterConfig, VirtualClusterConfig)
-_KEPT: Final = "as it was: it cannot change while kafka-mesh runs"
+_KEPT: Final = "unchanged: it cannot change while kafka-mesh runs"
 _OF_POOLS: Final = ("target", "pool")
 _OF_RELAYS: Final = ("target", "relay")
 _OF_ROUTERS: Final = ("target", "router")
@@ -35,16 +36,18 @@ _IN_PLACE: Final = frozenset(
         ("nodes", "ports"),
         ("nodes", "ids"),
         *((*_OF_POOLS, key) for key in ("topics", "groups", "max_pools", "group_less", "acknowledge", "start")),
+        (*_OF_POOLS, "limits"),
+        (*_OF_POOLS, "fairness", "weights"),
     }
 )
-"""Keys of a virtual cluster that change under the clients that are connected."""
+"""Keys of a virtual cluster that change while clients stay connected."""
 _OF_RELAYS_UNDER_RULES: Final = frozenset({(*_OF_RELAYS, "refuse"), ("listeners",)})
-"""Those of them that do not, where requests are judged."""
+"""Keys of `_IN_PLACE` that need a restart of a relay to which the mesh applies rules."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessChanged:
-    """A change of what all virtual clusters share. keys: of the whole process."""
+    """A change of the whole process, for all virtual clusters."""
 
     keys: tuple[str, ...]
 
@@ -70,7 +73,7 @@ class ClusterRemoved:
 
 @dataclass(frozen=True, slots=True)
 class ClusterChanged:
-    """It is connected to anew."""
+    """A change of a cluster that needs new connections."""
 
     name: str
     keys: tuple[str, ...]
@@ -97,7 +100,7 @@ class VirtualClusterRemoved:
 
 @dataclass(frozen=True, slots=True)
 class VirtualClusterChanged:
-    """Its clients stay connected."""
+    """A change of a virtual cluster whose clients stay connected."""
 
     name: str
     keys: tuple[str, ...]
@@ -108,13 +111,13 @@ class VirtualClusterChanged:
 
 @dataclass(frozen=True, slots=True)
 class VirtualClusterRenewed:
-    """It begins anew: its clients connect again."""
+    """A change for which a virtual cluster starts again: its clients reconnect."""
 
     name: str
     keys: tuple[str, ...]
 
     def __str__(self) -> str:
-        return f"virtual cluster {self.name}: begun anew, its clients connect again ({', '.join(self.keys)})"
+        return f"virtual cluster {self.name}: restarted, its clients reconnect ({', '.join(self.keys)})"
 
 
 Change: TypeAlias = (
@@ -131,8 +134,8 @@ Change: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What differs between two configurations. refused: what cannot change while the process runs; then nothing
-    changes."""
+    """The difference between two configurations. refused: changes that are impossible while the process runs; if there
+    are any, nothing changes."""
 
     changes: tuple[Change, ...]
     refused: tuple[Mistake, ...]
@@ -148,7 +151,8 @@ def compare(before: Config, after: Config) -> Comparison:
 
 
 def fingerprint(config: Config) -> str:
-    """Tells whether two processes run the same; made without secrets, so that it helps nobody to guess them."""
+    """Returns a text that is equal in two processes if they run the same configuration. Secrets are left out, so that
+    it does not help to guess them."""
     text = json.dumps(config.redacted(), sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
@@ -158,7 +162,7 @@ def _of_process(before: Config, after: Config) -> Iterator[KeyPath]:
         match key:
             case "clusters" | "routers" | "interceptors" | "interceptor_workers" | "virtual_clusters":
                 pass
-            case "process_id" | "journal" | "store":
+            case "process_id" | "journal" | "otlp" | "store" | "workers" | "peers":
                 pass
             case "admin":
                 if before.admin is not None and after.admin is not None:
@@ -208,7 +212,10 @@ def _of_virtual_cluster(before: VirtualClusterConfig, after: VirtualClusterConfi
             continue
         match before.target, after.target:
             case PoolTargetConfig(pool=was), PoolTargetConfig(pool=is_to_be):
-                yield from ((*_OF_POOLS, each) for each in _differing(was, is_to_be))
+                keys = [key for key in _differing(was, is_to_be) if key != "fairness"]
+                yield from ((*_OF_POOLS, each) for each in keys)
+                of_fairness = _differing(was.fairness, is_to_be.fairness)
+                yield from ((*_OF_POOLS, "fairness", each) for each in of_fairness)
             case RelayTargetConfig(relay=was), RelayTargetConfig(relay=is_to_be):
                 yield from ((*_OF_RELAYS, each) for each in _differing(was, is_to_be))
             case RouterTargetConfig(router=was), RouterTargetConfig(router=is_to_be):
@@ -218,7 +225,8 @@ def _of_virtual_cluster(before: VirtualClusterConfig, after: VirtualClusterConfi
 
 
 def _of_routers(before: Config, after: Config, virtual_cluster: VirtualClusterConfig) -> Iterator[KeyPath]:
-    """Routers that it leads to and that are others now; a virtual cluster that led elsewhere has changed itself."""
+    """Yields the changed routers behind a virtual cluster. If its target names another router now, the virtual cluster
+    itself has changed."""
     if not isinstance(virtual_cluster.target, RouterTargetConfig):
         return
     old = _by_name(before.routers)
@@ -227,7 +235,7 @@ def _of_routers(before: Config, after: Config, virtual_cluster: VirtualClusterCo
 
 
 def _goes_by_names(config: Config, virtual_cluster: VirtualClusterConfig) -> bool:
-    """Whether all routers do that it leads to."""
+    """Returns whether all routers behind a virtual cluster decide by names."""
     if not isinstance(virtual_cluster.target, RouterTargetConfig):
         return False
     behind = graph_of(config, virtual_cluster.target.router.name).routers
@@ -235,7 +243,8 @@ def _goes_by_names(config: Config, virtual_cluster: VirtualClusterConfig) -> boo
 
 
 def _of_interceptors(before: Config, after: Config, virtual_cluster: VirtualClusterConfig) -> Iterator[KeyPath]:
-    """Those of its interceptors that are others now, routes that have others, and the processes that they run in."""
+    """Yields the changed interceptors of a virtual cluster, routes whose list of interceptors has changed, and changes
+    of the worker processes."""
     names = sorted(interceptors_behind(virtual_cluster, after.routers))
     if isinstance(virtual_cluster.target, RouterTargetConfig):
         root = virtual_cluster.target.router.name
@@ -253,7 +262,7 @@ def _of_interceptors(before: Config, after: Config, virtual_cluster: VirtualClus
 def _of_routes(
     routers: Sequence[RouterConfig], root: RouterName
 ) -> dict[tuple[RouterName, RouteName], tuple[InterceptorName, ...]]:
-    """The interceptors of routes that have some."""
+    """Returns the interceptors of each route that has some."""
     return {
         (router.name, route.name): route.interceptors
         for router in routers_behind(routers, root)
@@ -262,13 +271,13 @@ def _of_routes(
     }
 
 
-def _of_nodes(before: NodesConfig | None, after: NodesConfig | None) -> Iterator[KeyPath]:
-    if before is None or after is None:
+def _of_nodes(before: NodesConfig | OneNode | None, after: NodesConfig | OneNode | None) -> Iterator[KeyPath]:
+    if not isinstance(before, NodesConfig) or not isinstance(after, NodesConfig):
         if before is not after:
             yield ("nodes",)
     else:
         yield from (("nodes", each) for each in _differing(before, after))
-        # The ports are given in the order in which clusters stand there.
+        # Ports are assigned in the order of the clusters.
         if before.ids == after.ids and list(before.ids) != list(after.ids):
             yield ("nodes", "ids")
 
@@ -279,16 +288,22 @@ def _in_place(virtual_cluster: VirtualClusterConfig) -> frozenset[KeyPath]:
 
 
 def _is_secured_otherwise(before: VirtualClusterConfig, after: VirtualClusterConfig) -> bool:
-    """Whether who is connected could not have connected so: without TLS, or without having authenticated. Where there
-    are no rules, a relay or a router does not look for any."""
+    """Returns whether TLS, authentication or, for relays and routers, rules are switched on or off, so that connected
+    clients could not have connected in the same way. Relays and routers without rules do not check requests at all."""
     keys = ("tls", "sasl") if isinstance(after.target, PoolTargetConfig) else ("tls", "sasl", "authorization")
     return any((getattr(before, key) is None) is not (getattr(after, key) is None) for key in keys)
 
 
 def _refused(before: Config, after: Config) -> Iterator[Mistake]:
     old, new = before.redacted(), after.redacted()
+    if before.workers != after.workers:
+        yield _mistake(("workers",), old["workers"], new["workers"])
+    if before.peers != after.peers:
+        yield _mistake(("peers",), _presence(before.peers), _presence(after.peers))
     if before.process_id != after.process_id:
         yield _mistake(("process_id",), old["process_id"], new["process_id"])
+    if before.otlp != after.otlp:
+        yield _mistake(("otlp",), _presence(before.otlp), _presence(after.otlp))
     if before.journal != after.journal:
         yield _mistake(("journal",), _presence(before.journal), _presence(after.journal))
     if before.store != after.store:
@@ -301,6 +316,7 @@ def _refused(before: Config, after: Config) -> Iterator[Mistake]:
                 yield _mistake(("admin", "tls"), _presence(was.tls), _presence(is_to_be.tls))
         case was, is_to_be if (was is None) is not (is_to_be is None):
             yield _mistake(("admin",), _presence(was), _presence(is_to_be))
+    yield from moved_partitions(before.routers, after.routers)
 
 
 def _presence(section: Model | None) -> Mapping[str, object] | None:
@@ -316,7 +332,7 @@ def _by_name(named: Sequence[Named]) -> dict[str, Named]:
 
 
 def _differing(before: Model, after: Model) -> Iterator[str]:
-    """Keys, as people write them, of what is not the same in both."""
+    """Yields the keys that differ, as in the file."""
     for name in type(before).model_fields:
         if getattr(before, name) != getattr(after, name):
             yield name

@@ -1,16 +1,20 @@
-"""What several values of a configuration must be together."""
+"""Checks of a configuration that concern several values together."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator
+from importlib.util import find_spec
 
+from mesh.config.address_checks import check_addresses
 from mesh.config.client_rule_checks import check_client_rules
 from mesh.config.finding import Finding
 from mesh.config.group_patterns import may_overlap
 from mesh.config.interceptor_checks import check_interceptors
+from mesh.config.login_checks import check_login
 from mesh.config.mistakes import KeyPath, format_path
 from mesh.config.model import Cluster, Config, EngineConfig, PoolTargetConfig, VirtualClusterConfig
+from mesh.config.move_checks import check_moves
 from mesh.config.pool import NamedTopic, PoolConfig, PrefixRuleConfig
 from mesh.config.properties import refused_properties
 from mesh.config.relay_checks import check_relays
@@ -18,42 +22,69 @@ from mesh.config.router_checks import check_routers
 from mesh.config.routers import ToPoolConfig
 from mesh.config.security.checks import check_authorization, check_sasl, check_tls
 from mesh.config.topology_checks import check_topologies
-from mesh.config.values import Address
-from mesh.security.client_properties import reason_against
-
-_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+from mesh.config.values import format_duration, format_share
+from mesh.config.worker_checks import check_peers, check_workers
+from mesh.pool.common.settings import Policy
 
 
 def check(config: Config, cluster_names: frozenset[str] | None) -> Iterator[Finding]:
-    """cluster_names: of all upstream clusters of the file, None if not all are known."""
+    """Finds the mistakes in a configuration. cluster_names: the names of all upstream clusters in the file, None if not
+    all are known."""
     yield from _empty_lists(config)
     yield from _same_names(config.clusters, "clusters")
     yield from _same_names(config.virtual_clusters, "virtual_clusters")
-    yield from _addresses(config)
+    yield from check_addresses(config)
     yield from _shared_groups(config)
     for index, cluster in enumerate(config.clusters):
         path: KeyPath = ("clusters", index, "properties")
-        for name, allowed in refused_properties(cluster.properties):
+        for name, allowed in refused_properties(cluster.properties_with_mechanism()):
             yield Finding((*path, name) if name else path, cluster.properties.get(name or "", "(together)"), allowed)
-        if cluster.engine is EngineConfig.RAW and (reason := reason_against(cluster.properties)) is not None:
+        if cluster.engine is EngineConfig.RAW and (reason := cluster.reason_against_own_connections()) is not None:
             yield Finding(("clusters", index, "engine"), "raw", f"auto or librdkafka, since {reason}")
+        yield from check_login(cluster, ("clusters", index))
     for index, virtual_cluster in enumerate(config.virtual_clusters):
         yield from _security(virtual_cluster, ("virtual_clusters", index))
     if config.journal is not None and cluster_names is not None and config.journal.cluster not in cluster_names:
         yield Finding(("journal", "cluster"), config.journal.cluster, _one_of(cluster_names))
     if config.store is not None and cluster_names is not None and config.store.cluster not in cluster_names:
         yield Finding(("store", "cluster"), config.store.cluster, _one_of(cluster_names))
+    yield from _otlp(config)
     yield from check_relays(config, cluster_names)
     yield from check_routers(config, cluster_names)
     yield from check_client_rules(config)
     yield from check_interceptors(config)
     yield from check_topologies(config)
+    yield from check_moves(config)
+    yield from check_workers(config)
+    yield from check_peers(config)
     for path, pool in _pools(config):
         if cluster_names is not None:
             yield from _references(pool, path, cluster_names)
         yield from _topics(pool, path)
         yield from _dead_letters(pool, path)
         yield from _limits(pool, path)
+        yield from _locks(pool, path)
+        yield from _sharing(pool, path)
+
+
+def _locks(pool: PoolConfig, path: KeyPath) -> Iterator[Finding]:
+    share = pool.share
+    shortest, longest = share.min_record_lock_duration, share.max_record_lock_duration
+    if not shortest <= share.record_lock_duration <= longest:
+        allowed = (
+            f"from min_record_lock_duration ({format_duration(shortest)}) "
+            f"to max_record_lock_duration ({format_duration(longest)})"
+        )
+        yield Finding((*path, "share", "record_lock_duration"), format_duration(share.record_lock_duration), allowed)
+
+
+def _otlp(config: Config) -> Iterator[Finding]:
+    if config.otlp is None:
+        return
+    if config.otlp.spans is None and config.otlp.metrics is None:
+        yield Finding(("otlp",), {}, "at least one of spans and metrics")
+    if find_spec("opentelemetry") is None or find_spec("opentelemetry.sdk") is None:
+        yield Finding(("otlp",), {}, "nothing unless its packages are installed: pip install 'kafka-mesh[otlp]'")
 
 
 def _security(virtual_cluster: VirtualClusterConfig, path: KeyPath) -> Iterator[Finding]:
@@ -132,7 +163,7 @@ def _topics(pool: PoolConfig, path: KeyPath) -> Iterator[Finding]:
                 for prefix, earlier in prefixes.items():
                     if rule.prefix.startswith(prefix):
                         allowed = (
-                            f"a prefix that can match; {format_path(earlier)} comes first and takes all of its topics"
+                            f"a prefix that can match; {format_path(earlier)} comes first and matches all of its topics"
                         )
                         yield Finding((*at, "prefix"), rule.prefix, allowed, (earlier,))
                         break
@@ -174,48 +205,24 @@ def _limits(pool: PoolConfig, path: KeyPath) -> Iterator[Finding]:
             yield Finding((*path, section, lower), value, allowed, ((*path, section, upper),))
 
 
-def _addresses(config: Config) -> Iterator[Finding]:
-    taken: list[tuple[KeyPath, Address, tuple[KeyPath, ...]]] = []
-    if config.admin:
-        taken.append((("admin", "listen"), config.admin.listen, ()))
-    for index, virtual_cluster in enumerate(config.virtual_clusters):
-        at: KeyPath = ("virtual_clusters", index)
-        is_pool = isinstance(virtual_cluster.target, PoolTargetConfig)
-        for listener in virtual_cluster.all_listeners():
-            listen: KeyPath = (*at, *listener.path, "listen")
-            taken.append((listen, listener.listen, ()))
-            if listener.nodes is not None and not is_pool:
-                ports, host = (*at, *listener.path, "nodes", "ports"), listener.listen.host
-                taken += [(ports, Address(host, port), (listen,)) for port in listener.nodes.ports or ()]
-        if is_pool:
-            taken.append(((*at, "coordinator"), virtual_cluster.coordinator, ((*at, "listen"),)))
-        yield from _advertised(virtual_cluster, at)
-    for index, (path, address, others) in enumerate(taken):
-        for earlier, occupied, more in taken[:index]:
-            if _collide(address, occupied):
-                allowed = f"an address of its own; {format_path(earlier)} listens on {occupied}"
-                yield Finding(path, str(address), allowed, (earlier, *others, *more))
-                break
-
-
-def _advertised(virtual_cluster: VirtualClusterConfig, path: KeyPath) -> Iterator[Finding]:
-    addresses: list[tuple[KeyPath, KeyPath, Address]] = []
-    for listener in virtual_cluster.all_listeners():
-        if listener.nodes is None or listener.nodes.hosts is None:  # else clients come by the names of the nodes
-            key: KeyPath = ("advertise",) if listener.path else ("advertise", "listen")
-            addresses.append(((*listener.path, *key), (*listener.path, "listen"), listener.advertised))
-    if isinstance(virtual_cluster.target, PoolTargetConfig):
-        addresses.append((("advertise", "coordinator"), ("coordinator",), virtual_cluster.advertised_coordinator))
-    for key, listened, address in addresses:
-        if address.is_wildcard:
-            allowed = "an address that clients can connect to; it must be given where all interfaces are listened on"
-            yield Finding((*path, *key), str(address), allowed, ((*path, "listen"), (*path, *listened)))
-
-
-def _collide(left: Address, right: Address) -> bool:
-    return left.port == right.port and (
-        left.host == right.host or left.is_wildcard or right.is_wildcard or {left.host, right.host} <= _LOOPBACK
-    )
+def _sharing(pool: PoolConfig, path: KeyPath) -> Iterator[Finding]:
+    policy = (*path, "fairness", "policy")
+    for index, rule in enumerate(pool.fairness.weights):
+        at: KeyPath = (*path, "fairness", "weights", index)
+        if rule.client_id is None and rule.principal is None:
+            yield Finding(at, {}, "client_id or principal, or both: a weight is relative to others")
+        if rule.weight != 1 and pool.fairness.policy is not Policy.LEAST_LOADED:
+            yield Finding((*at, "weight"), rule.weight, "1, unless policy is least_loaded", (policy,))
+    for index, limit in enumerate(pool.limits):
+        at = (*path, "limits", index)
+        if all(each is None for each in (limit.records, limit.bytes, limit.in_flight, limit.share)):
+            yield Finding(at, {}, "at least one of records, bytes, in_flight, share")
+        if limit.share is not None and limit.client_id is None and limit.principal is None:
+            yield Finding(
+                (*at, "share"),
+                format_share(limit.share),
+                "nothing without client_id or principal: a share is a part of the group's records",
+            )
 
 
 def _shared_groups(config: Config) -> Iterator[Finding]:

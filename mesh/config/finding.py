@@ -1,4 +1,4 @@
-"""What the checks of several values find."""
+"""A mistake found by checks of several values together."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from mesh.config.mistakes import KeyPath
 
 
 class Missing:
-    """In place of a value that is not there."""
+    """A stand-in for a missing value."""
 
     def __str__(self) -> str:
         return "(missing)"
@@ -16,7 +16,8 @@ class Missing:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A mistake at `path`, found by looking at the values at `others` too: if one of them is wrong, it says nothing."""
+    """A mistake at `path`. The check also read the values at `others`: if one of them is wrong itself, the finding does
+    not count."""
 
     path: KeyPath
     value: object

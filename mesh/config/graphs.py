@@ -1,4 +1,4 @@
-"""The routers of a configuration as a graph, and which port each node behind it has."""
+"""The routers of a configuration as a graph, and the port of each node behind it."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from mesh.config.routers import (
     ToRouterConfig,
 )
 from mesh.interceptors.chain import InterceptorName
-from mesh.routing.graph import Graph, Route, Router, Target, ToCluster, ToPool, ToRouter, compile_graph
+from mesh.routing.graph import Graph, GraphRouter, Route, Target, ToCluster, ToPool, ToRouter, compile_graph
 from mesh.routing.names import LeafNumber, RouterName
 from mesh.routing.node_ids import NodeIds
 
 
 def configured(router: RouterConfig) -> tuple[AnyFactory, BaseModel]:
-    """What makes this router, and its config as that wants it. Raises UnknownType and pydantic's ValidationError, which
-    a configuration that was loaded does not."""
+    """Returns the factory of a router, and its parsed config. Raises UnknownRouterType and pydantic's ValidationError;
+    for a loaded configuration it raises neither."""
     factory = factory_of(router.type)
     config: BaseModel = factory.config.model_validate(router.config)
     return factory, config
 
 
-def router_of(router: RouterConfig, factory: AnyFactory, config: BaseModel) -> Router:
+def router_of(router: RouterConfig, factory: AnyFactory, config: BaseModel) -> GraphRouter:
     routes = tuple(Route(each.name, each.id, _target(each)) for each in router.routes)
-    return Router(router.name, routes, factory.decides, factory.shares_clusters(config))
+    return GraphRouter(router.name, routes, factory.decides, factory.shares_clusters(config))
 
 
 def _target(route: RouteConfig) -> Target:
@@ -51,14 +51,14 @@ def _target(route: RouteConfig) -> Target:
 
 
 def graph_of(config: Config, root: RouterName) -> Graph:
-    """What a router of a configuration without mistakes leads to."""
+    """Returns the graph behind a router of a configuration without mistakes."""
     return compile_graph([router_of(each, *configured(each)) for each in config.routers], root)
 
 
 def ports_of_nodes(nodes: NodesConfig, graph: Graph) -> dict[int, int]:
-    """The port of each declared node, by the id that clients see. Raises NodeIdTooLarge.
+    """Returns the port of each declared node, by the id that clients see. Raises NodeIdTooLarge.
 
-    Without ids each leaf has as many ports as the others, in the order of their numbers, for its nodes from 0 on.
+    Without ids all leaves have equally many ports, in the order of their numbers, for their nodes from 0 on.
     """
     ids = NodeIds(leaf.number for leaf in graph.leaves)
     of_leaves: list[tuple[LeafNumber, Iterable[int]]]
@@ -73,12 +73,12 @@ def ports_of_nodes(nodes: NodesConfig, graph: Graph) -> dict[int, int]:
 
 
 def ports_of_each_leaf(nodes: NodesConfig, leaves: Sequence[object]) -> int:
-    """How many ports each leaf has where no ids are declared."""
+    """Returns the number of ports of each leaf if no ids are declared."""
     return len(nodes.ports or ()) // max(len(leaves), 1)
 
 
 def routers_behind(routers: Sequence[RouterConfig], root: RouterName) -> list[RouterConfig]:
-    """The root and all that it leads to; names of routers that there are not lead nowhere."""
+    """Returns the root and all routers behind it. Names of missing routers lead nowhere."""
     by_name = {each.name: each for each in routers}
     found: dict[RouterName, RouterConfig] = {}
     waiting = [root]
@@ -91,7 +91,7 @@ def routers_behind(routers: Sequence[RouterConfig], root: RouterName) -> list[Ro
 
 
 def interceptors_behind(virtual_cluster: VirtualClusterConfig, routers: Sequence[RouterConfig]) -> set[InterceptorName]:
-    """The names of its interceptors, and of those of the routes that it leads to."""
+    """Returns the names of the interceptors of a virtual cluster, and of the routes behind it."""
     names = set(virtual_cluster.interceptors)
     if isinstance(virtual_cluster.target, RouterTargetConfig):
         behind = routers_behind(routers, virtual_cluster.target.router.name)

@@ -1,4 +1,5 @@
-"""Which group ids two patterns may both match. Exact for literal ones, never "no" by mistake for the others."""
+"""Finds out whether some group id may match two patterns. Exact for literal ones; for others it may wrongly say yes,
+never wrongly no."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ _WILDCARD: Final = re.compile(r"[*?\[]")
 
 
 def may_overlap(left: str, right: str) -> bool:
-    """Whether some group id may match both patterns (of `fnmatch`)."""
+    """Returns whether some group id may match both patterns (of `fnmatch`)."""
     match _WILDCARD.search(left), _WILDCARD.search(right):
         case None, None:
             return left == right
@@ -31,5 +32,6 @@ def _head(pattern: str) -> str:
 
 
 def _tail(pattern: str) -> str:
-    """Reversed: what follows the last wildcard. A pattern with a set in it may end inside of the set: nothing then."""
+    """Returns the text after the last wildcard, reversed. It is empty for a pattern with a set, which may end inside
+    the set."""
     return "" if "[" in pattern else re.split(r"[*?]", pattern)[-1][::-1]

@@ -1,4 +1,4 @@
-"""Interceptors, and the processes that they run in."""
+"""Interceptors, and the processes in which they run."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ class IsolationConfig(Enum):
 
 
 class InterceptorConfig(Model):
-    """An interceptor, which virtual clusters name."""
+    """An interceptor. Virtual clusters and routes name it."""
 
-    name: Annotated[InterceptorName, _NAME] = Field(description="What the rest of the configuration calls it.")
+    name: Annotated[InterceptorName, _NAME] = Field(description="Its name in the rest of the configuration.")
     type: str = Field(description="A type that ships, or the name of an entry point of kafka_mesh.interceptors.")
     topics: tuple[GroupPattern, ...] = Field(description="Patterns of the topics whose records it sees.")
     on: tuple[On, ...] = Field(description="produce, fetch, or both.")
     principals: tuple[GroupPattern, ...] = Field(
         default=("*",), description="Patterns of the clients whose records it sees, as in User:billing."
     )
-    config: dict[str, Any] = Field(default_factory=dict, repr=False, description="What its type asks for.")
+    config: dict[str, Any] = Field(default_factory=dict, repr=False, description="The keys of its type.")
     timeout: Duration = Field(default=5.0, description="How long all interceptors of a request may take.")
     retries: Annotated[int, Field(ge=0, le=10)] = Field(
         default=1, description="How often it is tried again after that, in another process."
@@ -48,8 +48,8 @@ class InterceptorConfig(Model):
 
 
 class InterceptorWorkersConfig(Model):
-    """The processes in which interceptors run, of each virtual cluster that has some."""
+    """The processes in which the interceptors of each virtual cluster run."""
 
     count: Annotated[Count, Field(le=256)] = Field(default=2, description="How many processes.")
-    memory: Size = Field(default=256 << 20, description="Bytes that each may take for its work.")
-    tasks: Count = Field(default=100_000, description="After so many partitions' records one is replaced.")
+    memory: Size = Field(default=256 << 20, description="Memory that each may take for its work.")
+    tasks: Count = Field(default=100_000, description="After the records of this many partitions one is replaced.")

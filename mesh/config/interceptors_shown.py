@@ -1,4 +1,4 @@
-"""Which interceptors of a configuration run where, for people."""
+"""Shows where each interceptor of a configuration runs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mesh.interceptors.spi import On
 
 
 def interceptors_of(config: Config) -> Iterator[str]:
-    """A line for each interceptor of each virtual cluster, and of each route that it leads to."""
+    """Yields a line for each interceptor of each virtual cluster, and of each route behind it."""
     by_name = {each.name: each for each in config.interceptors}
     for virtual_cluster in config.virtual_clusters:
         where, target = f"virtual cluster {virtual_cluster.name}", virtual_cluster.target
@@ -31,5 +31,5 @@ def interceptors_of(config: Config) -> Iterator[str]:
 def _line(where: str, each: InterceptorConfig, config: Config, *, is_pool: bool) -> str:
     runs = "inline" if is_inline(each) else f"in {config.interceptor_workers.count} workers"
     on = [side.value for side in each.on if not is_pool or side is On.FETCH]
-    said = " and ".join(on) if on else "nothing: what comes into a pool is fetched"
+    said = " and ".join(on) if on else "nothing: records come into a pool by fetch only"
     return f"{where}: {each.name} ({each.type}) runs {runs}, on {said}, topics {', '.join(each.topics)}"

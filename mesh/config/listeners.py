@@ -1,4 +1,4 @@
-"""The listeners of a virtual cluster: the first is its own `listen`, a relay may have more."""
+"""The listeners of a virtual cluster: the first one is its own `listen`, and a relay may have more."""
 
 from __future__ import annotations
 
@@ -9,30 +9,33 @@ from pydantic import Field
 
 from mesh.config.base import Model
 from mesh.config.mistakes import KeyPath
-from mesh.config.relay import NodesConfig
+from mesh.config.relay import AnyNodes, NodesConfig, OneNode
 from mesh.config.security.model import ListenerTls
 from mesh.config.values import Address, Endpoint, matching
 
 ListenerName = NewType("ListenerName", str)
 
 FIRST: Final = ListenerName("")
-"""What the listener is called that the virtual cluster has by its own `listen`."""
+"""The name of the listener at the virtual cluster's own `listen`."""
 _NAME = matching(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", "at most 100 letters, digits, dots, underscores and hyphens")
 
 
 class ListenerConfig(Model):
-    """A further listener of a relay: its clients are told of no addresses but its own."""
+    """A further listener of a relay. Its clients learn only its addresses."""
 
-    name: Annotated[ListenerName, _NAME] = Field(description="In logs, and where addresses are shown.")
+    name: Annotated[ListenerName, _NAME] = Field(description="Its name in logs, and where addresses are shown.")
     listen: Endpoint = Field(description="Address of the bootstrap server.")
-    nodes: NodesConfig = Field(description="Where its clients reach each node.")
-    advertise: Endpoint | None = Field(default=None, description="What its clients connect to in place of `listen`.")
+    nodes: AnyNodes = Field(description="The addresses at which its clients reach each node, or one for all.")
+    advertise: Endpoint | None = Field(
+        default=None, description="The address that its clients get in place of `listen`."
+    )
     tls: ListenerTls | None = Field(default=None, description="Encryption, on all of its addresses.")
 
 
 @dataclass(frozen=True, slots=True)
 class ConfiguredListener:
-    """A listener, wherever it stands in the file. path: of its keys within the virtual cluster."""
+    """A listener, the first or a further one. path: the path of its keys within the virtual cluster. nodes: None if
+    clients see all nodes as one."""
 
     name: ListenerName
     path: KeyPath
@@ -43,7 +46,8 @@ class ConfiguredListener:
 
 
 def further_listener(configured: ListenerConfig, index: int) -> ConfiguredListener:
-    """index: in the list of its virtual cluster."""
+    """Returns the listener of an entry of `listeners`. index: its index in that list."""
     path: KeyPath = ("listeners", index)
     advertised = configured.advertise or configured.listen
-    return ConfiguredListener(configured.name, path, configured.listen, advertised, configured.nodes, configured.tls)
+    nodes = None if isinstance(configured.nodes, OneNode) else configured.nodes
+    return ConfiguredListener(configured.name, path, configured.listen, advertised, nodes, configured.tls)

@@ -1,4 +1,4 @@
-"""From a file to a `Config`, or to the list of all that is wrong with it."""
+"""Reads a file into a `Config`, or into a list of its mistakes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from mesh.config.yaml_reading import Document, read
 
 
 def load(path: Path, variables: Mapping[str, str] = os.environ) -> Config:
-    """The configuration in a file. ConfigurationError with every mistake in it, also if it cannot be read."""
+    """Returns the configuration in a file. Raises ConfigurationError with every mistake in it, also if it cannot be
+    read."""
     try:
         text = path.read_bytes()
     except OSError as error:

@@ -1,4 +1,4 @@
-"""What is wrong with a configuration: where, the value, what is allowed. A configuration is refused with all of it."""
+"""Mistakes in a configuration: the place, the value, and the allowed values. Loading fails with all of them."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 KeyPath: TypeAlias = tuple[str | int, ...]
-"""Keys and list indexes that lead to a value, from the root."""
+"""The keys and list indexes that lead from the root to a value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """A mistake of the user in the configuration. value: as it may be shown, so never a secret; "" where there is none.
-    allowed: what it should be."""
+    """A mistake of the user in the configuration. value: a text that may be shown, never a secret; "" for none.
+    allowed: the right values."""
 
     path: KeyPath
     value: str
@@ -25,7 +25,7 @@ class Mistake:
 
 
 class ConfigurationError(Exception):
-    """A configuration that cannot be used."""
+    """Raised for a configuration that cannot be used."""
 
     def __init__(self, mistakes: Iterable[Mistake]) -> None:
         self.mistakes = tuple(mistakes)
@@ -33,7 +33,8 @@ class ConfigurationError(Exception):
 
 
 def format_path(path: KeyPath) -> str:
-    """As in `virtual_clusters[0].target.pool.topics[1].prefix`; a key with a dot of its own stands in brackets."""
+    """Returns the path as text, like `virtual_clusters[0].target.pool.topics[1].prefix`. A key that contains a dot is
+    in brackets."""
     text = ""
     for part in path:
         bracketed = isinstance(part, int) or "." in part
@@ -46,7 +47,7 @@ def is_within(path: KeyPath, ancestor: KeyPath) -> bool:
 
 
 def show(value: object) -> str:
-    """A value for a message. Containers are only named: they may hold what must not be shown."""
+    """Returns a value as text for a message. Containers are only named: they may hold secrets."""
     match value:
         case dict():
             return "(a mapping)"

@@ -1,4 +1,4 @@
-"""What is left of a configuration when its mistakes are cut out, so that the other checks can still be made."""
+"""Cuts the mistakes out of a configuration, so that the other checks can still run."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _STAND_INS: Final[dict[str, Any]] = {
     "type": "topics",
     "virtual_clusters": [],
 }
-"""For keys that are wrong or missing and have no default, so that what stands beside them is looked at all the same."""
+"""Values for keys that are wrong, or missing without a default, so that their neighbours are still checked."""
 
 
 class PartialConfig:
@@ -52,7 +52,7 @@ class PartialConfig:
                     break
 
     def original(self, path: KeyPath) -> KeyPath:
-        """Where in the whole configuration stands what is found at `path` of this one."""
+        """Returns the path in the whole configuration of a finding at `path` in this one."""
         found: KeyPath = ()
         for part in path:
             kept = self._kept.get(found) if isinstance(part, int) else None
@@ -79,10 +79,10 @@ class PartialConfig:
 
 
 def path_of(details: ErrorDetails) -> KeyPath:
-    """Where an error of pydantic's is, without the names pydantic gives to the kinds of unions."""
+    """Returns the path of a pydantic error, without the names that pydantic gives to the kinds of unions."""
     return tuple(part for part in details["loc"] if part not in KINDS)
 
 
 def is_of_its_own(details: ErrorDetails) -> bool:
-    """False for an error that only follows from another: a default that is derived from a value that is wrong."""
+    """Returns False for an error that only follows from another one: a default derived from a wrong value."""
     return details["type"] != "default_factory_not_called"

@@ -1,4 +1,4 @@
-"""Properties of librdkafka: those the mesh sets itself, and a trial of all others on librdkafka itself."""
+"""Checks librdkafka's properties: those that the mesh sets itself are reserved, all others are tried on librdkafka."""
 
 from __future__ import annotations
 
@@ -35,19 +35,21 @@ RESERVED: Final[Mapping[str, str]] = {
     "statistics.interval.ms": "",
     "enable.metrics.push": "",
     "logger": "",
+    "oauth_cb": "login",
     "topic.metadata.refresh.interval.ms": "metadata_refresh",
 }
-"""Properties the mesh sets itself, and the key of the configuration that decides, if there is one."""
+"""Properties that the mesh sets itself, each with the key of the configuration that decides its value, or ""."""
 
 
 def refused_properties(properties: Mapping[str, str]) -> Iterator[tuple[str | None, str]]:
-    """(name, what is allowed) of each property that cannot be used; name None if it is their combination."""
+    """Yields the name of each property that cannot be used, and the allowed values. The name is None if the combination
+    is wrong."""
     for name in [name for name in properties if name in RESERVED]:
         key = RESERVED[name]
         yield name, "kafka-mesh sets this itself" + (f"; see the key {key}" if key else "")
     remaining = {name: value for name, value in properties.items() if name not in RESERVED}
     while reason := _refusal(remaining):
-        # librdkafka reports one at a time, and names it in the text only.
+        # librdkafka reports one property at a time, and names it only in its text.
         named = [name for name in sorted(remaining, key=len, reverse=True) if name in reason]
         if not named:
             yield None, f"librdkafka: {reason}"
@@ -60,7 +62,7 @@ def _refusal(properties: Mapping[str, str]) -> str:
     from confluent_kafka import Consumer, KafkaException
 
     try:
-        # Without bootstrap servers it connects to nothing; a log of its own would be a second report.
+        # Without bootstrap servers it connects to nothing. With its own log the problem would be reported twice.
         consumer = Consumer({"group.id": "kafka-mesh-check", "log_level": "0", **properties})
     except KafkaException as error:
         text = str(error.args[0].str())

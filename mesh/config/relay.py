@@ -1,4 +1,4 @@
-"""The target `relay`, and where the nodes of its cluster are reached."""
+"""The target `relay`, and the addresses of the nodes of its cluster."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _API = matching(r"[A-Z][A-Z_]*", "the name of an API of Kafka, such as CREATE_TO
 
 
 class RelayAuthentication(Enum):
-    """Who authenticates clients with SASL."""
+    """The side that authenticates clients with SASL."""
 
     MESH = "mesh"
     UPSTREAM = "upstream"
@@ -32,9 +32,16 @@ class RelayConfig(Model):
 
     cluster: ClusterName = Field(description="Name of the upstream cluster.")
     authentication: RelayAuthentication = Field(
-        default=RelayAuthentication.MESH, description="Who authenticates clients: kafka-mesh, or the cluster itself."
+        default=RelayAuthentication.MESH,
+        description="The side that authenticates clients: kafka-mesh, or the cluster itself.",
     )
     refuse: tuple[Annotated[str, _API], ...] = Field(default=(), description="APIs that are not served.")
+
+
+class OneNode(Enum):
+    """All nodes of a cluster as one: clients reach it at the address of the virtual cluster."""
+
+    ONE = "one"
 
 
 OF_ONE_CLUSTER, OF_EACH_LEAF = "ids of one cluster", "ids of each leaf"
@@ -42,7 +49,7 @@ NodeIdRanges: TypeAlias = tuple[NodeIdRange, ...]
 
 
 class NodesConfig(Model):
-    """Where clients reach each node of a cluster, or of several."""
+    """The addresses of the nodes of one or more clusters."""
 
     ports: PortRange | None = Field(default=None, description="One for each id, in their order.")
     ids: Annotated[
@@ -52,12 +59,23 @@ class NodesConfig(Model):
     hosts: Annotated[str, _HOSTS] | None = Field(default=None, description="Host name of each node, behind one port.")
 
     def declared(self) -> Iterator[int]:
-        """The ids of one cluster that have a port, in the order of the ports."""
+        """Returns the node ids of one cluster that have a port, in the order of the ports."""
         if not self.ids:
             return iter(range(len(self.ports or ())))
         assert not isinstance(self.ids, dict), "a relay has ids of one cluster"
         return itertools.chain.from_iterable(self.ids)
 
     def port_of(self) -> dict[int, int]:
-        """The port of each declared node of one cluster."""
+        """Returns the port of each declared node of one cluster."""
         return dict(zip(self.declared(), self.ports or (), strict=False))
+
+
+EACH_NODE, ALL_AS_ONE = "nodes with addresses", "one node"
+AnyNodes: TypeAlias = Annotated[
+    Annotated[NodesConfig, Tag(EACH_NODE)] | Annotated[OneNode, Tag(ALL_AS_ONE)],
+    Discriminator(
+        lambda value: ALL_AS_ONE if value in ("one", OneNode.ONE) else None if isinstance(value, str) else EACH_NODE,
+        custom_error_type="nodes",
+        custom_error_message="a mapping with ports or hosts, or one for all nodes as one",
+    ),
+]

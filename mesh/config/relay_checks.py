@@ -1,4 +1,4 @@
-"""What the values of a relay must be together."""
+"""Checks of relays that concern several values together."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from mesh.config.finding import Finding
 from mesh.config.listeners import ConfiguredListener, ListenerName
 from mesh.config.mistakes import KeyPath, format_path
 from mesh.config.model import Config, PoolTargetConfig, RelayTargetConfig, VirtualClusterConfig
-from mesh.config.relay import NodeIdRanges, NodesConfig, RelayAuthentication, RelayConfig
+from mesh.config.relay import NodeIdRanges, NodesConfig, OneNode, RelayAuthentication, RelayConfig
 from mesh.config.routers import RouterTargetConfig
-from mesh.security.client_properties import reason_against
 from mesh.wire.apis import ApiKey
 
 _NEVER_REFUSED = frozenset({ApiKey.API_VERSIONS, ApiKey.METADATA, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
 
 
 def relays(config: Config) -> Iterator[tuple[KeyPath, VirtualClusterConfig, RelayConfig]]:
-    """Every relay, behind the path of its virtual cluster."""
+    """Yields every relay, with the path and the configuration of its virtual cluster."""
     for index, each in enumerate(config.virtual_clusters):
         if isinstance(each.target, RelayTargetConfig):
             yield ("virtual_clusters", index), each, each.target.relay
 
 
 def check_relays(config: Config, cluster_names: frozenset[str] | None) -> Iterator[Finding]:
-    """cluster_names: of all upstream clusters of the file, None if not all are known."""
+    """Finds the mistakes in relays. cluster_names: the names of all upstream clusters in the file, None if not all are
+    known."""
     for path, virtual_cluster, relay in relays(config):
         at = (*path, "target", "relay")
         if cluster_names is not None and relay.cluster not in cluster_names:
@@ -33,20 +33,24 @@ def check_relays(config: Config, cluster_names: frozenset[str] | None) -> Iterat
         yield from _refused(relay, at)
         yield from _properties(config, relay, at)
         yield from _authentication(virtual_cluster, relay, path)
-        if "coordinator" in virtual_cluster.model_fields_set:
+        if virtual_cluster.is_one_node:
+            yield from _one_node(virtual_cluster, relay, path)
+        yield from _as_many_nodes(virtual_cluster, path)
+        if not virtual_cluster.is_one_node and "coordinator" in virtual_cluster.model_fields_set:
             allowed = "left out: the coordinators of a relay are nodes of its cluster"
             yield Finding((*path, "coordinator"), str(virtual_cluster.coordinator), allowed)
         if virtual_cluster.nodes is None:
-            allowed = "required for a relay: {ports: FIRST-LAST}, one for each node, or {hosts: NAME} with {node} in it"
+            ways = "{ports: FIRST-LAST}, one for each node, {hosts: NAME} with {node} in it, or one"
+            allowed = f"required for a relay: {ways}"
             yield Finding((*path, "nodes"), None, allowed)
     for index, each in enumerate(config.virtual_clusters):
         yield from _listeners(each, ("virtual_clusters", index))
 
 
 def _properties(config: Config, relay: RelayConfig, path: KeyPath) -> Iterator[Finding]:
-    """Its connections are the mesh's own, not librdkafka's."""
+    """Finds properties that a relay cannot honour: its connections are the mesh's own, not librdkafka's."""
     for index, cluster in enumerate(config.clusters):
-        reason = reason_against(cluster.properties) if cluster.name == relay.cluster else None
+        reason = cluster.reason_against_own_connections() if cluster.name == relay.cluster else None
         if reason is not None:
             allowed = f"properties that a relay can honour: {reason}"
             yield Finding(("clusters", index, "properties"), {}, allowed, ((*path, "cluster"),))
@@ -77,13 +81,36 @@ def _authentication(virtual_cluster: VirtualClusterConfig, relay: RelayConfig, p
         yield Finding(where, relay.authentication.value, allowed, ((*path, "sasl"),))
 
 
+def _one_node(virtual_cluster: VirtualClusterConfig, relay: RelayConfig, path: KeyPath) -> Iterator[Finding]:
+    """Finds settings that are impossible with all nodes as one."""
+    other: tuple[KeyPath, ...] = ((*path, "nodes"),)
+    if virtual_cluster.topology_descriptions is not None:
+        allowed = "left out with nodes: one: the cluster's own topology descriptions are served, if it has them"
+        yield Finding((*path, "topology_descriptions"), {}, allowed, other)
+    if relay.authentication is RelayAuthentication.UPSTREAM:
+        allowed = "mesh, with nodes: one: clients cannot authenticate at several brokers over one connection"
+        yield Finding((*path, "target", "relay", "authentication"), relay.authentication.value, allowed, other)
+
+
+def _as_many_nodes(virtual_cluster: VirtualClusterConfig, path: KeyPath) -> Iterator[Finding]:
+    """Checks that the clients of all listeners see all nodes as one, or those of none do."""
+    for index, listener in enumerate(virtual_cluster.listeners):
+        if isinstance(listener.nodes, OneNode) is virtual_cluster.is_one_node or virtual_cluster.nodes is None:
+            continue
+        at = (*path, "listeners", index, "nodes")
+        value: object = "one" if isinstance(listener.nodes, OneNode) else {}
+        allowed = (
+            "one, as at the first listener" if virtual_cluster.is_one_node else "as at the first listener: not one"
+        )
+        yield Finding(at, value, allowed, ((*path, "nodes"),))
+
+
 def _listeners(virtual_cluster: VirtualClusterConfig, path: KeyPath) -> Iterator[Finding]:
     target = ((*path, "target"),)
     if isinstance(virtual_cluster.target, PoolTargetConfig):
-        if virtual_cluster.nodes is not None:
-            yield Finding((*path, "nodes"), {}, "left out: a pool has no nodes but its own two addresses", target)
+        yield from _nodes_of_pool(virtual_cluster, (*path, "nodes"))
         if virtual_cluster.listeners:
-            allowed = "left out: a pool is reached at its own two addresses only"
+            allowed = "left out: a pool has one listener"
             yield Finding((*path, "listeners"), {}, allowed, target)
         return
     if isinstance(virtual_cluster.target, RouterTargetConfig) and virtual_cluster.listeners:
@@ -96,6 +123,17 @@ def _listeners(virtual_cluster: VirtualClusterConfig, path: KeyPath) -> Iterator
             yield Finding((*at, "name"), listener.name, allowed, ((*first, "name"),))
         if listener.nodes is not None:
             yield from _nodes(virtual_cluster, listener, listener.nodes, (*at, "nodes"))
+
+
+def _nodes_of_pool(virtual_cluster: VirtualClusterConfig, path: KeyPath) -> Iterator[Finding]:
+    """Checks the nodes of a pool: they stand for no brokers, so they have no ids."""
+    nodes = virtual_cluster.nodes
+    if nodes is None:
+        return
+    if not isinstance(nodes, NodesConfig):
+        yield Finding(path, "one", "{ports: FIRST-LAST} for a pool, or left out: then it is one node")
+    elif nodes.ports is None or nodes.hosts is not None or nodes.ids:
+        yield Finding(path, {}, "ports for a pool, and neither ids nor hosts")
 
 
 def _nodes(
@@ -122,7 +160,7 @@ def _nodes(
 
 
 def _ids(nodes: NodesConfig, path: KeyPath) -> Iterator[Finding]:
-    """Ids that have no port, or two."""
+    """Finds ids that have no port, or two."""
     lists: list[tuple[KeyPath, NodeIdRanges]] = (
         [((*path, "ids", key), ranges) for key, ranges in nodes.ids.items()]
         if isinstance(nodes.ids, dict)

@@ -1,4 +1,4 @@
-"""What routers and their routes must be together, and with the virtual clusters that lead to them."""
+"""Checks of routers and their routes together, and with the virtual clusters in front of them."""
 
 from __future__ import annotations
 
@@ -8,34 +8,36 @@ from typing import TypeAlias
 
 from pydantic import ValidationError
 
+from mesh.config.concatenated import check_parts
 from mesh.config.finding import Finding, Missing
-from mesh.config.graphs import configured, ports_of_each_leaf, ports_of_nodes, router_of
+from mesh.config.graphs import configured, interceptors_behind, ports_of_each_leaf, ports_of_nodes, router_of
 from mesh.config.group_patterns import may_overlap
 from mesh.config.mistakes import KeyPath, format_path, is_within
 from mesh.config.model import Config, VirtualClusterConfig
 from mesh.config.pool import PoolConfig
 from mesh.config.relay import NodesConfig
-from mesh.config.router_types import UnknownType, factory_of
+from mesh.config.router_types import UnknownRouterType, factory_of
 from mesh.config.routers import RouterConfig, RouterTargetConfig, ToClusterConfig, ToPoolConfig
 from mesh.config.validation import allowed_by, keys_in, value_at
-from mesh.routing.graph import Decides, Graph, Router, compile_graph
+from mesh.routing.graph import Decides, Graph, GraphRouter, compile_graph
 from mesh.routing.graph_checks import mistakes_in
 from mesh.routing.names import Path, RouteName, RouterName
 from mesh.routing.node_ids import NodeIdTooLarge
-from mesh.security.client_properties import reason_against
 
 PoolRoute: TypeAlias = tuple[RouterName, RouteName]
-"""The route that leads to a pool, behind its router."""
+"""A route to a pool, with its router."""
 
 
 def check_routers(config: Config, cluster_names: frozenset[str] | None) -> Iterator[Finding]:
-    """cluster_names: of all upstream clusters of the file, None if not all are known."""
-    routers: list[Router] = []
+    """Finds the mistakes in routers. cluster_names: the names of all upstream clusters in the file, None if not all are
+    known."""
+    routers: list[GraphRouter] = []
     for index, router in enumerate(config.routers):
         findings = list(_config(router, ("routers", index)))
         yield from findings
         if not findings:
             routers.append(router_of(router, *configured(router)))
+            yield from check_parts(router, ("routers", index))
     yield from _properties(config)
     if len(routers) < len(config.routers):
         return
@@ -49,6 +51,8 @@ def check_routers(config: Config, cluster_names: frozenset[str] | None) -> Itera
         graph = compile_graph(routers, root) if is_whole and any(each.name == root for each in routers) else None
         yield from _virtual_cluster(virtual_cluster, graph, path[:2])
         if graph is not None:
+            if virtual_cluster.is_one_node:
+                yield from _one_node(virtual_cluster, graph, config.routers, path[:2])
             yield from _pools_twice(graph, path, pools)
             yield from _groups_twice(config, graph)
 
@@ -60,10 +64,10 @@ def _targets(config: Config) -> Iterator[tuple[KeyPath, VirtualClusterConfig, Ro
 
 
 def _config(router: RouterConfig, path: KeyPath) -> Iterator[Finding]:
-    """What the type of a router finds wrong with its config."""
+    """Finds the mistakes in the config of a router, by its type."""
     try:
         factory = factory_of(router.type)
-    except UnknownType as problem:
+    except UnknownRouterType as problem:
         yield Finding((*path, "type"), router.type, str(problem))
         return
     at = (*path, "config")
@@ -77,15 +81,16 @@ def _config(router: RouterConfig, path: KeyPath) -> Iterator[Finding]:
         return
     routes = [route.name for route in router.routes]
     if not routes:
-        return  # that is the mistake, not each rule that names one
+        return  # the missing routes are one mistake; each rule that names a route would repeat it
     for mistake in factory.mistakes(config, routes):
         yield Finding((*at, *mistake.path), mistake.value, mistake.allowed, ((*path, "type"), (*path, "routes")))
 
 
 def _properties(config: Config) -> Iterator[Finding]:
-    """Connections to the clusters of routes are the mesh's own, not librdkafka's."""
+    """Finds properties that a router cannot honour: connections to the clusters of its routes are the mesh's own, not
+    librdkafka's."""
     for index, cluster in enumerate(config.clusters):
-        if (reason := reason_against(cluster.properties)) is None:
+        if (reason := cluster.reason_against_own_connections()) is None:
             continue
         for number, router in enumerate(config.routers):
             for place, route in enumerate(router.routes):
@@ -97,7 +102,7 @@ def _properties(config: Config) -> Iterator[Finding]:
 
 
 def _virtual_cluster(virtual_cluster: VirtualClusterConfig, graph: Graph | None, path: KeyPath) -> Iterator[Finding]:
-    """graph: what it leads to, None if that is not known."""
+    """Checks a virtual cluster. graph: the graph of its routers, None if unknown."""
     if virtual_cluster.nodes is None:
         allowed = "required for a router: {ports: FIRST-LAST}, one for each node of each cluster, or {hosts: NAME}"
         yield Finding((*path, "nodes"), None, allowed)
@@ -109,8 +114,24 @@ def _virtual_cluster(virtual_cluster: VirtualClusterConfig, graph: Graph | None,
     if virtual_cluster.authorization is not None and _has_requests(graph):
         allowed = "left out: a router that answers each request decides itself what a principal may do"
         yield Finding((*path, "authorization"), {}, allowed, (("routers",),))
-    if virtual_cluster.nodes is not None and virtual_cluster.nodes.ports is not None:
+    if isinstance(virtual_cluster.nodes, NodesConfig) and virtual_cluster.nodes.ports is not None:
         yield from _ports(virtual_cluster.nodes, graph, (*path, "nodes"))
+
+
+def _one_node(
+    virtual_cluster: VirtualClusterConfig, graph: Graph, routers: Sequence[RouterConfig], path: KeyPath
+) -> Iterator[Finding]:
+    """Finds settings that are impossible with the nodes of all clusters as one."""
+    other: tuple[KeyPath, ...] = ((*path, "nodes"),)
+    if any(each.decides is not Decides.NAMES for each in graph.routers.values()):
+        allowed = "{ports: FIRST-LAST} or {hosts: NAME}: with nodes: one, all routers have to decide by names"
+        yield Finding((*path, "nodes"), "one", allowed, ((*path, "target"),))
+    if virtual_cluster.authorization is not None:
+        allowed = "left out with nodes: one of a router: rules need nodes with addresses of their own there"
+        yield Finding((*path, "authorization"), {}, allowed, other)
+    if interceptors := interceptors_behind(virtual_cluster, routers):
+        allowed = "left out, also of routes: behind a router, interceptors need {ports: FIRST-LAST} or {hosts: NAME}"
+        yield Finding((*path, "interceptors"), sorted(interceptors), allowed, other)
 
 
 def _has_requests(graph: Graph) -> bool:
@@ -118,10 +139,11 @@ def _has_requests(graph: Graph) -> bool:
 
 
 def _pools_twice(graph: Graph, path: KeyPath, seen: dict[PoolRoute, KeyPath]) -> Iterator[Finding]:
-    """A pool that several ways lead to would be several in one upstream group. seen: of other virtual clusters."""
+    """Finds pools that several paths of routes lead to: they would be several pools with one upstream group. seen: the
+    pools of other virtual clusters."""
     for pool in graph.pools:
         router = graph.at(pool.path[:-1])
-        assert isinstance(router, Router), "what has a route is a router"
+        assert isinstance(router, GraphRouter), "what has a route is a router"
         route = router.name, pool.path[-1]
         if route in seen:
             where = format_path(seen[route])
@@ -131,7 +153,7 @@ def _pools_twice(graph: Graph, path: KeyPath, seen: dict[PoolRoute, KeyPath]) ->
 
 
 def _groups_twice(config: Config, graph: Graph) -> Iterator[Finding]:
-    """A group that two pools at one address admit would be two groups of one name there."""
+    """Finds groups that two pools at one address admit: clients would see two groups of one name."""
     pools = [_pool_at(config, graph, each.path) for each in graph.pools]
     for (left_path, left), (right_path, right) in itertools.combinations(pools, 2):
         pairs = itertools.product(_groups(left), _groups(right))
@@ -150,9 +172,9 @@ def _groups(pool: PoolConfig) -> list[str]:
 
 
 def _pool_at(config: Config, graph: Graph, path: Path) -> tuple[KeyPath, PoolConfig]:
-    """The pool to which these routes lead, and where it stands."""
+    """Returns the pool at the end of these routes, and its place."""
     router = graph.at(path[:-1])
-    assert isinstance(router, Router), "what has a route is a router"
+    assert isinstance(router, GraphRouter), "what has a route is a router"
     index = next(index for index, each in enumerate(config.routers) if each.name == router.name)
     for number, route in enumerate(config.routers[index].routes):
         if route.name == path[-1] and isinstance(route.target, ToPoolConfig):

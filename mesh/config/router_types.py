@@ -1,4 +1,4 @@
-"""The types of routers that there are: those that ship, and those of other packages."""
+"""The types of routers: those that ship, and those of other packages."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from mesh.routing.spi import ENTRY_POINTS, RouterFactory
 AnyFactory: TypeAlias = RouterFactory[Any, Any]
 
 
-class UnknownType(Exception):
-    """No router is of this type, or what should be its factory is none. The message is what is allowed."""
+class UnknownRouterType(Exception):
+    """Raised for a router type that does not exist, or that has no valid factory. The message has the allowed types."""
 
 
 def factory_of(type: str) -> AnyFactory:
-    """What makes routers of this type. Raises UnknownType."""
+    """Returns the factory of routers of this type. Raises UnknownRouterType."""
     if type in SHIPPED:
         return SHIPPED[type]()
     found = _found()
     if type not in found:
         others = ", ".join(sorted(found)) or "none are installed"
-        raise UnknownType(f"{', '.join(sorted(SHIPPED))}, or an entry point of {ENTRY_POINTS}: {others}")
+        raise UnknownRouterType(f"{', '.join(sorted(SHIPPED))}, or an entry point of {ENTRY_POINTS}: {others}")
     return _made(found[type])
 
 
@@ -38,7 +38,7 @@ def _made(entry_point: EntryPoint) -> AnyFactory:
         factory = entry_point.load()()
     except Exception as problem:
         text = f"{type(problem).__name__}: {problem}"
-        raise UnknownType(f"a router that can be loaded; {entry_point.value} cannot: {text}") from problem
+        raise UnknownRouterType(f"a router that can be loaded; {entry_point.value} cannot: {text}") from problem
     if not isinstance(factory, RouterFactory):
-        raise UnknownType(f"the type of a router; {entry_point.value} is no RouterFactory")
+        raise UnknownRouterType(f"the type of a router; {entry_point.value} is no RouterFactory")
     return factory

@@ -52,10 +52,10 @@ def _kind_of_target(value: object) -> str | None:
 
 
 class RouteConfig(Model):
-    """Where a router may lead."""
+    """A route of a router."""
 
-    name: Annotated[RouteName, _NAME] = Field(description="What the router calls it.")
-    id: int = Field(description="Stands in the ids of the nodes behind it: 0 to 31.")
+    name: Annotated[RouteName, _NAME] = Field(description="Its name in the router's config.")
+    id: int = Field(description="Its part of the ids of the nodes behind it: 0 to 31.")
     target: Annotated[
         Annotated[ToClusterConfig, Tag(TO_CLUSTER)]
         | Annotated[ToRouterConfig, Tag(TO_ROUTER)]
@@ -65,7 +65,7 @@ class RouteConfig(Model):
             custom_error_type="target",
             custom_error_message="a mapping with exactly one of the keys cluster, router, pool",
         ),
-    ] = Field(description="What is behind it.")
+    ] = Field(description="The target behind it.")
     interceptors: tuple[InterceptorName, ...] = Field(
         default=(), description="Names of interceptors of the records that go through it, behind those in front of it."
     )
@@ -79,12 +79,12 @@ class RouteConfig(Model):
 
 
 class RouterConfig(Model):
-    """A router, which virtual clusters and other routers lead to."""
+    """A router. Virtual clusters and other routers lead to it."""
 
-    name: Annotated[RouterName, _NAME] = Field(description="What the rest of the configuration calls it.")
+    name: Annotated[RouterName, _NAME] = Field(description="Its name in the rest of the configuration.")
     type: str = Field(description="topics, clients, or the name of an entry point of kafka_mesh.routers.")
-    config: dict[str, Any] = Field(default_factory=dict, repr=False, description="What its type asks for.")
-    routes: tuple[RouteConfig, ...] = Field(description="Where it may lead.")
+    config: dict[str, Any] = Field(default_factory=dict, repr=False, description="The keys of its type.")
+    routes: tuple[RouteConfig, ...] = Field(description="Its routes.")
 
 
 def _named(value: object) -> object:
@@ -92,7 +92,7 @@ def _named(value: object) -> object:
 
 
 class RouterReference(Model):
-    """A router, by its name, and how it is used."""
+    """A reference to a router by name, and how it is used."""
 
     name: RouterName = Field(description="Name of a router.")
     request_timeout: Duration = Field(

@@ -1,7 +1,8 @@
-"""What may not be shown: values that came from the environment, and properties named like a secret.
+"""The secrets of a configuration, which are never shown: values from the environment, and properties whose names mean
+secrets.
 
-A value from the environment is shown as it stands in the file, `${NAME}`; whatever else happens to contain it has it
-replaced by `${NAME}` too.
+A value from the environment is shown as in the file, `${NAME}`. In other texts that contain the value, `${NAME}`
+replaces it.
 """
 
 from __future__ import annotations
@@ -16,40 +17,40 @@ from mesh.config.mistakes import KeyPath, show
 HIDDEN: Final = "***"
 _SECRET: Final = re.compile(r"password|secret|token|scram_|key(?!\.location|_file)|^sasl\.oauthbearer\.", re.IGNORECASE)
 _SHORTEST: Final = 4
-"""Shorter values from the environment are not looked for inside of other texts: they are everywhere."""
+"""The shortest value from the environment that is searched for in other texts. Shorter ones occur everywhere."""
 
 
 def is_secret_name(name: str) -> bool:
-    """Whether a property of that name is never shown."""
+    """Returns whether values of a property with this name are never shown."""
     return _SECRET.search(name) is not None
 
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """What the environment contributed to a configuration.
+    """The environment variables that a configuration uses.
 
-    variables: the values used, by name. templates: the texts of the file that named them, by where they stand.
+    variables: their values, by name. templates: the texts of the file that refer to them, by their path.
     """
 
     variables: Mapping[str, str] = field(default_factory=dict, repr=False)
     templates: Mapping[KeyPath, str] = field(default_factory=dict)
 
     def hide(self, text: str) -> str:
-        """The text without any value from the environment."""
+        """Returns the text without any value from the environment."""
         for name, value in sorted(self.variables.items(), key=lambda item: -len(item[1])):
             if len(value) >= _SHORTEST:
                 text = text.replace(value, f"${{{name}}}")
         return text
 
     def show(self, path: KeyPath, value: object) -> str:
-        """A value of the configuration, for a message."""
+        """Returns a value of the configuration as text for a message."""
         if isinstance(value, dict | list | tuple):
             return show(value)
         shown = self.redact(value, path)
         return HIDDEN if shown == HIDDEN else show(shown)
 
     def redact(self, value: Any, path: KeyPath = ()) -> Any:
-        """A copy of a part of the configuration, made of dicts, lists and scalars, that may be shown."""
+        """Returns a copy of a part of the configuration, made of dicts, lists and scalars, that may be shown."""
         if path and isinstance(path[-1], str) and value is not None and is_secret_name(path[-1]):
             return HIDDEN
         if path in self.templates:

@@ -1,4 +1,4 @@
-"""What serves topology descriptions of streams groups."""
+"""The configuration of topology descriptions of streams groups."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from mesh.config.base import Model
 
 
 class TopologyDescriptionsConfig(Model):
-    """Serve topology descriptions of streams groups, over clusters that have such groups and no descriptions."""
+    """Serves topology descriptions of streams groups, for clusters that have such groups but no descriptions."""
 
     plugin: str = Field(
         default="store",
         description="store, memory, http, or the name of an entry point of kafka_mesh.topology_plugins.",
     )
-    options: dict[str, Any] = Field(default_factory=dict, repr=False, description="What the plugin asks for.")
+    options: dict[str, Any] = Field(default_factory=dict, repr=False, description="The options of the plugin.")

@@ -1,4 +1,4 @@
-"""What pydantic finds wrong with a value, in our words: what it should be."""
+"""Turns pydantic's errors into messages that name the allowed values."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mesh.config.mistakes import KeyPath
 
 
 def allowed_by(root: type[BaseModel], details: ErrorDetails) -> str:
-    """What is allowed where an error of a validation by this model is."""
+    """Returns the allowed values at the place of a validation error. root: the model that was validated."""
     location = details["loc"]
     match details["type"]:
         case "missing":
@@ -26,7 +26,7 @@ def allowed_by(root: type[BaseModel], details: ErrorDetails) -> str:
         case "tuple_type" | "list_type":
             return "a list"
         case "string_type":
-            return "a text; what looks like a number or a truth value stands in quotes"
+            return "a text; put quotes around what looks like a number or a boolean"
         case "string_too_short" | "string_too_long" | "too_short" | "too_long":
             return _allowed_length(details["ctx"])
         case "int_type" | "int_parsing" | "int_parsing_size" | "int_from_float":
@@ -49,7 +49,8 @@ def _allowed_number(bound: str, context: Mapping[str, Any]) -> str:
 
 
 def _allowed_length(bounds: Mapping[str, Any]) -> str:
-    """bounds: as pydantic says them, `min_length` and `max_length`; with `field_type` of what has entries."""
+    """Returns the allowed length as text. bounds: pydantic's `min_length` and `max_length`, with `field_type` for
+    containers."""
     what = "entries" if "field_type" in bounds else "characters"
     if "max_length" in bounds:
         return f"at most {bounds['max_length']} {what}"
@@ -59,7 +60,7 @@ def _allowed_length(bounds: Mapping[str, Any]) -> str:
 
 
 def keys_in(data: object, details: ErrorDetails) -> KeyPath:
-    """Where an error is in the data, without the names that pydantic gives to the kinds of unions."""
+    """Returns the path of an error in the data, without the names that pydantic gives to the kinds of unions."""
     *ancestors, last = details["loc"] or (None,)
     path: KeyPath = ()
     here: Any = data
@@ -102,7 +103,7 @@ def _description(root: type[BaseModel], location: KeyPath) -> str:
 
 
 def _annotation_at(root: type[BaseModel], location: KeyPath) -> Any:
-    """The type of what is at one of pydantic's error locations."""
+    """Returns the type at one of pydantic's error locations."""
     annotation: Any = root
     for part in location:
         if isinstance(part, str):
@@ -112,7 +113,7 @@ def _annotation_at(root: type[BaseModel], location: KeyPath) -> Any:
 
 
 def _tagged(annotation: Any, tag: str) -> Any:
-    """The kind of a union that is called so."""
+    """Returns the kind of a tagged union that has this tag; None if there is none."""
     if any(isinstance(each, Tag) and each.tag == tag for each in getattr(annotation, "__metadata__", ())):
         return typing.get_args(annotation)[0]
     found = (_tagged(each, tag) for each in typing.get_args(annotation))
@@ -120,7 +121,8 @@ def _tagged(annotation: Any, tag: str) -> Any:
 
 
 def _named(annotation: Any, name: str) -> Any:
-    """The same, where kinds are told apart by trying all of them."""
+    """Returns the model of this name in a union without tags, whose kinds pydantic tries in turn; None if there is
+    none."""
     return next((each for each in _models_in(annotation) if each.__name__ == name), None)
 
 
@@ -133,7 +135,7 @@ def _field(annotation: Any, key: str) -> Any:
 
 
 def _of_a_mapping(annotation: Any) -> Any:
-    """The type of the values of a mapping whose keys are the user's."""
+    """Returns the type of the values of a mapping with free keys."""
     return typing.get_args(annotation)[1] if typing.get_origin(annotation) is dict else None
 
 

@@ -1,10 +1,11 @@
-"""The values people write into a configuration: durations, sizes, addresses. Each has one parser and one text form."""
+"""The values in a configuration: durations, sizes, addresses. Each has one parser and one text form."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from ipaddress import ip_address
 from typing import Annotated, Final
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, StringConstraints
@@ -18,22 +19,30 @@ _WILDCARD_HOSTS: Final = frozenset({"0.0.0.0", "::"})
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where to listen, or what clients are told to connect to. An IPv6 host is kept without its brackets."""
+    """An address to listen on, or to give to clients. An IPv6 host is kept without its brackets."""
 
     host: str
     port: int
 
     @property
     def is_wildcard(self) -> bool:
-        """True for the hosts that mean all interfaces, and to which nobody can connect."""
+        """Returns whether the host means all interfaces. Clients cannot connect to such an address."""
         return self.host in _WILDCARD_HOSTS
+
+    @property
+    def is_loopback(self) -> bool:
+        """Returns whether only this machine reaches the address."""
+        try:
+            return ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host == "localhost"
 
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 def parse_address(value: object) -> Address:
-    """HOST:PORT, an IPv6 host in brackets. PydanticCustomError for anything else."""
+    """Parses HOST:PORT, an IPv6 host in brackets. Raises PydanticCustomError for anything else."""
     if isinstance(value, Address):
         value = str(value)
     if isinstance(value, str):
@@ -44,11 +53,11 @@ def parse_address(value: object) -> Address:
             number = int(port[:6])
             if 1 <= number <= 65535:
                 return Address(bare, number)
-    raise PydanticCustomError("address", "HOST:PORT with a port from 1 to 65535; an IPv6 host stands in brackets")
+    raise PydanticCustomError("address", "HOST:PORT with a port from 1 to 65535; put an IPv6 host in brackets")
 
 
 def parse_send_buffer(value: object) -> int | None:
-    """As `parse_size`; None for what the system does by itself."""
+    """Parses the size of a send buffer like `parse_size`; returns None for the system's own choice."""
     return None if value == SYSTEM else round(quantity(value, BYTES, f"a size like 256KiB, or {SYSTEM}"))
 
 
@@ -57,7 +66,7 @@ def format_send_buffer(size: int | None) -> str:
 
 
 def format_duration(seconds: float) -> str:
-    """The shortest text that parses to the same duration: 0.2 -> 200ms, 300 -> 5m."""
+    """Returns the shortest text that parses to the same duration: 0.2 -> 200ms, 300 -> 5m."""
     for unit, factor in (("h", 3600), ("m", 60), ("s", 1)):
         if seconds and seconds % factor == 0:
             return f"{int(seconds // factor)}{unit}"
@@ -65,7 +74,7 @@ def format_duration(seconds: float) -> str:
 
 
 def format_size(size: int) -> str:
-    """The shortest text that parses to the same size: 4194304 -> 4MiB."""
+    """Returns the shortest text that parses to the same size: 4194304 -> 4MiB."""
     for unit in ("GiB", "MiB", "KiB"):
         if size and size % BYTES[unit] == 0:
             return f"{size // BYTES[unit]}{unit}"
@@ -89,11 +98,12 @@ def _scalar_text(value: object) -> str:
 
 
 _CLOSED: Final = r"(?:[^\[]|\[!?+\]?+[^\]]*\])*"
-"""A pattern as `fnmatch` reads it, without a `[` that nothing closes: that would stand for itself, and match nobody."""
+"""A pattern in which each `[` is closed. `fnmatch` takes an unclosed one literally, so the pattern would match
+nothing."""
 
 
 def matching(pattern: str, allowed: str) -> AfterValidator:
-    """A validator of texts that match the pattern as a whole; `allowed` says so in words."""
+    """Returns a validator of texts that match the whole pattern. allowed: the description of such texts."""
     compiled = re.compile(pattern)
 
     def check(value: str) -> str:
@@ -122,7 +132,7 @@ class NumberRange:
 
 
 def number_range(highest: int, allowed: str) -> Callable[[object], NumberRange]:
-    """A parser of NUMBER or FIRST-LAST, up to `highest`."""
+    """Returns a parser of NUMBER or FIRST-LAST, up to `highest`."""
 
     def parse(value: object) -> NumberRange:
         if isinstance(value, NumberRange):
@@ -135,6 +145,20 @@ def number_range(highest: int, allowed: str) -> Callable[[object], NumberRange]:
         raise PydanticCustomError("range", "{allowed}", {"allowed": allowed})
 
     return parse
+
+
+def parse_share(value: object) -> float:
+    """Parses a part of a whole, such as `5%`. Raises PydanticCustomError for anything that is not between 0 % and 100
+    %."""
+    if isinstance(value, str) and (found := re.fullmatch(r"([0-9]{1,3}(?:\.[0-9]{1,6})?) ?%", value.strip())):
+        value = float(found[1]) / 100
+    if isinstance(value, float) and 0 < value < 1:
+        return value
+    raise PydanticCustomError("share", "a percentage above 0% and below 100%, such as 5%")
+
+
+def format_share(share: float) -> str:
+    return f"{share * 100:.6g}%"
 
 
 PortRange = Annotated[
@@ -157,10 +181,12 @@ SendBuffer = Annotated[
     BeforeValidator(parse_send_buffer),
     PlainSerializer(format_send_buffer, return_type=str),
 ]
+Share = Annotated[float, BeforeValidator(parse_share), PlainSerializer(format_share, return_type=str)]
 Count = Annotated[int, Field(ge=1), BeforeValidator(_refuse_bool)]
-GroupPattern = Annotated[
+Pattern = Annotated[
     str,
     StringConstraints(min_length=1, max_length=255),
-    matching(_CLOSED, "a pattern with * ? and [ab] in it; a [ that is meant itself is written [[]"),
+    matching(_CLOSED, "a pattern with * ? and [ab] in it; write a literal [ as [[]"),
 ]
+GroupPattern = Pattern
 Scalar = Annotated[str, BeforeValidator(_scalar_text)]

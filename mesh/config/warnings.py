@@ -1,4 +1,4 @@
-"""What a configuration may say, and had better not: it is told at `check` and at the start, and refused by neither."""
+"""Warnings about a valid configuration. `check` and the start report them, and go on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A YAML file as plain data: no key twice, `${NAME}` filled in from the environment, nothing else than safe YAML."""
+"""Reads a YAML file as plain data: safe YAML without repeated keys, with `${NAME}` filled in from the environment."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from mesh.config.secrets import HIDDEN, Environment, is_secret_name
 _MERGE: Final = "tag:yaml.org,2002:merge"
 _QUOTED: Final = re.compile(r"'([^']*)'")
 _HARMLESS: Final = re.compile(r"(?s:.?)|<[a-z ]+>")
-"""What may be quoted: single characters, and the library's names of tokens."""
+"""Names that messages may quote: single characters, and the library's names of tokens."""
 _REFERENCE: Final = re.compile(r"\$\$\{|\$\{(?:([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\})?")
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A YAML file as it was read. data: dicts, lists and scalars. mistakes: those of reading alone; what they are about
-    is still in `data`."""
+    """A YAML file after reading. data: dicts, lists and scalars. mistakes: those of reading alone; the wrong parts are
+    still in `data`."""
 
     data: object
     environment: Environment
@@ -30,7 +30,7 @@ class Document:
 
 
 def read(text: bytes, variables: Mapping[str, str]) -> Document:
-    """Read a YAML document; ConfigurationError if it is none."""
+    """Reads a YAML document. Raises ConfigurationError if the text is not one."""
     try:
         loader = yaml.SafeLoader(text)
         reader = _Reader(loader, variables)
@@ -96,7 +96,7 @@ class _Reader:
                 return "${"
             shown = HIDDEN if path and is_secret_name(str(path[-1])) else show(text)
             if name is None:
-                self.mistakes.append(Mistake(path, shown, "${NAME} or ${NAME:-default}; a literal ${ is written $${"))
+                self.mistakes.append(Mistake(path, shown, "${NAME} or ${NAME:-default}; write a literal ${ as $${"))
                 return match.group()
             value = self._variables.get(name)
             if value or (value is not None and default is None):
@@ -115,7 +115,7 @@ class _Reader:
 
 
 def _is_text(key: yaml.Node) -> bool:
-    """YAML 1.1 has `on` for a truth value, and we have it for a key."""
+    """Returns whether a key is a text. YAML 1.1 reads `on` as true, but it is one of our keys."""
     return isinstance(key, yaml.ScalarNode) and (key.tag == "tag:yaml.org,2002:str" or key.value == "on")
 
 
@@ -130,7 +130,7 @@ def _problem(error: yaml.YAMLError, text: bytes) -> str:
     if isinstance(error, yaml.reader.ReaderError):
         line = text.count(b"\n", 0, error.position) + 1
         return f"line {line}: {error.reason}"
-    # The library's own text quotes the file, which may quote a secret: an unquoted password that begins with * is
+    # The library's own text quotes the file, perhaps with a secret: for YAML an unquoted password that begins with * is
     # an unknown alias.
     problem = getattr(error, "problem", None) or getattr(error, "reason", None) or "not readable"
     mark = getattr(error, "problem_mark", None)
@@ -144,5 +144,5 @@ def _allowed(error: yaml.YAMLError, text: bytes) -> str:
     mark = getattr(error, "problem_mark", None)
     lines = text.splitlines()
     if mark is not None and mark.line < len(lines) and b"${" in lines[mark.line]:
-        return 'a YAML document; inside {} or [] a variable stands in quotes: "${NAME}"'
+        return 'a YAML document; inside {} or [] put quotes around a variable: "${NAME}"'
     return "a YAML document"

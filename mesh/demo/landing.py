@@ -1,7 +1,7 @@
 """`python -m mesh.demo.landing [--duration SECONDS]`: Spark lands a topic of two clusters beside an ordinary consumer.
 
-Both are in the same group; what came out is counted independently, audited from the mesh's journal, and reported on one
-page. Needs kafka-mesh[spark] and Java 17.
+Both are in the same group. An independent count checks the result, an audit compares it with the mesh's journal, and a
+report shows it on one page. Needs kafka-mesh[spark] and Java 17.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from mesh.demo.processes.signals import StopRequest
 
 TOPIC, JOURNAL, GROUP, CLUSTERS = "orders", "kafka-mesh.journal", "demo", ("eu", "us")
 RATE = 400.0
-"""Records fed per second, to all clusters together."""
+"""Records that the demo feeds per second, to all clusters together."""
 LINGER = 0.5
-"""Seconds. An embedded cluster answers a Fetch with one batch of a partition, however small: Spark would be slow to
-read, as it is not from a broker."""
+"""Seconds for which producers collect a batch. An embedded cluster answers a Fetch with one batch of a partition,
+however small. Without linger Spark would read slowly; from a real broker it does not."""
 _START_TIMEOUT = 60.0
 _FIRST_BATCH = 240.0
 _DRAIN_TIMEOUT = 120.0
@@ -39,26 +39,26 @@ _ACCOUNT_TIMEOUT = 240.0
 
 @dataclass(frozen=True, slots=True)
 class LandingOutcome:
-    """How the landing demo ended. counted: independently of the mesh. holds, lines: what the audit says, and the
-    report. page: the report's."""
+    """The outcome of the landing demo. counted: the independent count. holds, audit_lines: the audit's verdict, and
+    its lines with those of the report. page: the page of the report."""
 
     counted: JudgeVerdict
     holds: bool
-    said: tuple[str, ...]
+    audit_lines: tuple[str, ...]
     page: Path
 
     @property
     def is_good(self) -> bool:
-        """Nothing is missing and nothing came twice, and the audit says so too."""
+        """Returns whether nothing is missing and nothing came twice, and the audit confirms it."""
         return self.counted.exactly_once and self.holds
 
     def lines(self) -> Iterator[str]:
         yield from self.counted.lines()
-        yield from self.said
+        yield from self.audit_lines
 
 
 class LandingDemo:
-    """One run: all its files are in `folder`."""
+    """One run of the landing demo. All its files are in `folder`."""
 
     def __init__(self, folder: Path, children: Children, stop: StopRequest) -> None:
         self._folder = folder
@@ -93,8 +93,8 @@ class LandingDemo:
         with DemoJournal(landed) as journal:
             journal.write(self.table.entries())
         counted = judge(self._fed, [self._received, landed])
-        said = json.loads(self._outcome.read_text())
-        return LandingOutcome(counted, said["holds"], tuple(said["lines"]), Path(said["page"]))
+        result = json.loads(self._outcome.read_text())
+        return LandingOutcome(counted, result["holds"], tuple(result["lines"]), Path(result["page"]))
 
     def _now(self) -> str:
         fed, received = (counter.count() for counter in self._counters)
@@ -105,7 +105,7 @@ class LandingDemo:
         return received + self.table.count() >= fed and self._endpoint.lag(GROUP, TOPIC) == 0
 
     def _start_clusters(self) -> Mapping[str, str]:
-        """With the mesh in front of them. Bootstrap servers by name."""
+        """Starts the clusters with the mesh in front of them. Returns bootstrap servers by name."""
         files = {name: self._folder / f"{name}.address" for name in CLUSTERS}
         for name, file in files.items():
             self._children.start(f"cluster-{name}", "mesh.demo.processes.clusters", TOPIC, file, JOURNAL)
@@ -118,7 +118,8 @@ class LandingDemo:
         return addresses
 
     def _start_spark(self, clusters: Mapping[str, str]) -> Child:
-        """It comes before the consumer: who is alone takes what there is, and it would work on that for minutes."""
+        """Starts Spark, which must come before the consumer. A member that is alone takes everything, and would work on
+        it for minutes."""
         table = str(self.table.folder)
         landing = {
             "source": {
@@ -190,7 +191,7 @@ def main(
 
 
 def _leave_only(folder: Path, kept: Path) -> None:
-    """Of what lies in `folder` itself."""
+    """Deletes everything in `folder` except `kept`."""
     for each in folder.iterdir():
         if each.is_dir() and each != kept:
             shutil.rmtree(each)

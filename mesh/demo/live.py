@@ -1,4 +1,4 @@
-"""The demo for people: a view that moves, and keys that add, freeze and kill consumers."""
+"""The demo for people: a live screen, and keys that add, freeze and kill consumers."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from mesh.demo.processes.signals import StopRequest
 from mesh.demo.stage import CLUSTERS, MEMBERS, Stage
 
 SESSION = 6.0
-"""Seconds that a frozen consumer stays in the group: people do not wait for the usual 45."""
+"""Seconds that a frozen consumer stays in the group, instead of the usual 45: people do not wait that long."""
 _LOOK = 0.5
 _FRAME = 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How the demo ended. disturbed: whether consumers were killed or frozen. given_away: records that consumers of
-    others were given."""
+    """The outcome of the live demo. disturbed: whether consumers were killed or frozen. given_away: the number of
+    records that other consumers got."""
 
     verdict: JudgeVerdict
     disturbed: bool
@@ -34,7 +34,7 @@ class Ending:
 
     @property
     def is_well(self) -> bool:
-        """Nothing was lost or altered; and nothing came again without a reason."""
+        """Returns whether nothing was lost or altered, and nothing came again without a reason."""
         verdict = self.verdict
         return (
             verdict.fed > 0
@@ -44,7 +44,7 @@ class Ending:
         )
 
     def lines(self) -> Iterator[str]:
-        """The verdict for people."""
+        """Yields the verdict as lines for people."""
         verdict = self.verdict
         if verdict.exactly_once or not self.is_well:
             yield from verdict.lines()
@@ -55,11 +55,11 @@ class Ending:
         else:
             yield "every record was delivered, unaltered"
         if verdict.repeated:
-            yield f"{len(verdict.repeated):,} came again: who had them was killed or frozen, and had not committed them"
+            yield f"{len(verdict.repeated):,} came again: their members were killed or frozen before a commit"
 
 
 class Live:
-    """Feeds, shows, and does what the keys say."""
+    """The live demo: feeds, shows, and acts on keys."""
 
     def __init__(self, stage: Stage, stop: StopRequest) -> None:
         self._stage = stage
@@ -68,7 +68,7 @@ class Live:
         self._next_look = 0.0
 
     def run(self, rate: float) -> Ending:
-        """Start everything, feed until asked to stop, drain, stop everything, judge."""
+        """Starts everything, feeds until a stop, drains, stops everything, and judges."""
         say(f"starting the clusters {' and '.join(CLUSTERS)}, the mesh and {len(MEMBERS)} consumers")
         self._stage.start(rate)
         say(*introduction(self._stage, rate, None))
@@ -76,7 +76,7 @@ class Live:
         with Keyboard() as keyboard, LiveDisplay(console=self._console, screen=True, auto_refresh=False) as display:
             while self._frame(show, display) and all([show.press(press) for press in keyboard.pressed()]):
                 pass
-            show.note = "the members take what is left"
+            show.note = "the members take the remaining records"
             show.end()
             self._stage.stop_feeding()
             self._drain(show, display)
@@ -85,7 +85,7 @@ class Live:
         return Ending(self._stage.judge(), show.disturbed, show.given_away)
 
     def _frame(self, show: Show, display: LiveDisplay) -> bool:
-        """One picture, and a moment; False when it is asked to stop."""
+        """Draws one frame and waits. Returns False if a stop was requested."""
         self._stage.check()
         if time.monotonic() >= self._next_look:
             show.look()
@@ -94,12 +94,13 @@ class Live:
         return not self._stop.wait(_FRAME)
 
     def _drain(self, show: Show, display: LiveDisplay) -> None:
-        """Until all has been delivered; or nothing came for a while, or it takes too long."""
+        """Waits until everything is delivered, until nothing has come for `PATIENCE` seconds, or for `DRAIN_TIMEOUT`
+        seconds."""
         started = progress = time.monotonic()
         delivered = -1
         while (now := time.monotonic()) < min(progress + PATIENCE, started + DRAIN_TIMEOUT):
             self._frame(show, display)
-            time.sleep(_FRAME)  # a stop that was asked for is asked for ever: it waits no more
+            time.sleep(_FRAME)  # after a request to stop, `_frame` does not wait
             count = sum(self._stage.received().values())
             if count > delivered:
                 delivered, progress = count, now

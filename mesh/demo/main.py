@@ -1,4 +1,4 @@
-"""`kafka-mesh demo`: the main job on embedded clusters, and an independent count of what came out of it."""
+"""`kafka-mesh demo`: the main job on embedded clusters, and an independent count of the result."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from mesh.demo.processes.signals import StopRequest
 from mesh.demo.stage import RATE, Stage, Stopped
 
 FAULT_VARIABLE = "KAFKA_MESH_DEMO_FAULT"
-"""For tests: what the first member does wrong with its first record."""
+"""The environment variable with the fault of the first member at its first record, for tests."""
 
 
 def run(duration: float | None = None, *, plain: bool = False, rate: float = RATE) -> int:
-    """Run the demo, for `duration` seconds of feeding or until it is asked to stop; live, where somebody sits there.
+    """Runs the demo for `duration` seconds of feeding, or until a stop; on a live screen if there is a terminal.
 
-    Returns the exit code: 0 when every record fed was delivered exactly once and every process did well, else 1. Live,
-    records of consumers that were killed or frozen may come again.
+    Returns the exit code: 0 when every record fed was delivered exactly once and every process succeeded, else 1. On
+    the live screen, records of killed or frozen consumers may come again.
     """
     folder = Path(tempfile.mkdtemp(prefix="kafka-mesh-demo-"))
     is_live = duration is None and not plain and has_terminal()
@@ -38,7 +38,7 @@ def run(duration: float | None = None, *, plain: bool = False, rate: float = RAT
     except Stopped:
         say("stopped before a record was fed")
     except KeyboardInterrupt:
-        say("stopped at once, by a second signal: nothing was counted")
+        say("stopped at once, by a second signal: no records were counted")
     if succeeded:
         shutil.rmtree(folder)
     else:
@@ -59,5 +59,5 @@ def _live(stage: Stage, stop: StopRequest, rate: float) -> bool:
 
 
 def has_terminal() -> bool:
-    """Whether somebody sits there who sees a screen and has keys."""
+    """Returns whether there is a terminal with a screen and keys."""
     return sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"

@@ -1,4 +1,4 @@
-"""`python -m mesh.demo.picture FILE.svg`: the live demo as a picture, of a real run.
+"""`python -m mesh.demo.picture FILE.svg`: takes a picture of the live demo in a real run.
 
 One consumer is added, one comes from elsewhere, one is killed; the picture is taken when others have its records.
 """
@@ -21,19 +21,19 @@ from mesh.demo.display.screen import screen
 from mesh.demo.display.show import Show
 from mesh.demo.processes.children import ChildFailed, Children
 from mesh.demo.processes.member import Fault
-from mesh.demo.processes.seen import Seen
 from mesh.demo.processes.signals import StopRequest
+from mesh.demo.processes.snapshot import MeshSnapshot
 from mesh.demo.stage import GROUP, MEMBERS, RATE, Stage
 
 WIDTH, HEIGHT = 100, 32
 _DEADLINE = 120.0
 _PAUSE = 0.5
 _SETTLED = 12.0
-"""Seconds until shares are those of all who are there."""
+"""Seconds until the shares are those of all present members."""
 
 
 def take(file: Path) -> None:
-    """Run the demo for half a minute and write the picture."""
+    """Runs the demo for half a minute and writes the picture."""
     console = Console(width=WIDTH, height=HEIGHT, file=io.StringIO(), record=True, color_system="truecolor")
     with (
         tempfile.TemporaryDirectory(prefix="kafka-mesh-demo-") as folder,
@@ -59,17 +59,17 @@ def _own_consumer(stage: Stage) -> subprocess.Popen[bytes]:
 
 
 def _play(show: Show) -> None:
-    _until(show, lambda seen: len(seen.members) == len(MEMBERS) + 1)
+    _until(show, lambda snapshot: len(snapshot.members) == len(MEMBERS) + 1)
     show.press(KeyPress.ADD)
-    _until(show, lambda seen: len(seen.members) == len(MEMBERS) + 2)
+    _until(show, lambda snapshot: len(snapshot.members) == len(MEMBERS) + 2)
     _for(show, _SETTLED)
     show.press(1)
     show.press(KeyPress.KILL)
-    _until(show, lambda seen: len(seen.members) == len(MEMBERS) + 1)
+    _until(show, lambda snapshot: len(snapshot.members) == len(MEMBERS) + 1)
     _for(show, _SETTLED)
 
 
-def _until(show: Show, reached: Callable[[Seen], bool]) -> None:
+def _until(show: Show, reached: Callable[[MeshSnapshot], bool]) -> None:
     deadline = time.monotonic() + _DEADLINE
     while show.latest is None or not reached(show.latest):
         if time.monotonic() > deadline:

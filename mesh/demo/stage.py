@@ -1,4 +1,4 @@
-"""What the demo runs: two embedded clusters, the mesh, a feeder, and consumers that come and go."""
+"""The stage of the demo: two embedded clusters, the mesh, a feeder, and consumers that come and go."""
 
 from __future__ import annotations
 
@@ -19,21 +19,22 @@ TOPIC = "orders"
 GROUP = "demo"
 CLUSTERS = ("eu", "us")
 MEMBERS = {"fast-1": 0.0, "fast-2": 0.0, "slow": 0.02}
-"""The consumers: seconds that each of them works on a record."""
+"""The consumers, with the seconds that each works on a record."""
 
 RATE = 400.0
-"""Records fed per second, to all clusters together. With 200 bytes each, a cluster keeps the last minutes of that."""
+"""Records that the demo feeds per second, to all clusters together. With 200 bytes each, a cluster keeps the last
+minutes of them."""
 
 _START_TIMEOUT = 60.0
 _POLL = 0.05
 
 
 class Stopped(Exception):
-    """Asked to stop before anything ran."""
+    """Raised when a stop is requested before anything ran."""
 
 
 class StageState(Enum):
-    """How it is with a consumer of the demo."""
+    """The state of a consumer of the demo."""
 
     RUNNING = "running"
     FROZEN = "frozen"
@@ -42,17 +43,17 @@ class StageState(Enum):
 
 @dataclass(slots=True)
 class Actor:
-    """A consumer of the demo. received: what it has journaled."""
+    """A consumer of the demo. received: counts the records in its journal."""
 
     child: Child
     received: Counter
-    standing: StageState = StageState.RUNNING
+    state: StageState = StageState.RUNNING
 
 
 class Stage:
-    """One run: all its files are in `folder`.
+    """One run of the demo. All its files are in `folder`.
 
-    session: seconds after which the group takes a consumer for dead that says nothing; None for the client's own.
+    session: the session timeout of consumers in seconds; None for the client's default.
     """
 
     def __init__(
@@ -71,7 +72,7 @@ class Stage:
         self.actors: dict[str, Actor] = {}
 
     def start(self, rate: float) -> None:
-        """Start everything; Stopped when it is asked to stop meanwhile."""
+        """Starts everything. Raises Stopped if a stop is requested meanwhile."""
         files = {name: self._folder / f"{name}.address" for name in CLUSTERS}
         clusters = [
             self._children.start(f"cluster-{name}", "mesh.demo.processes.clusters", TOPIC, file)
@@ -86,17 +87,17 @@ class Stage:
         self._feeder = self._children.start(
             "feeder", "mesh.demo.processes.feeder", TOPIC, rate, self._fed_journal, *pairs
         )
-        # Else a short run on a busy machine is over before it has begun.
+        # Otherwise a short run on a busy machine could end before the first record.
         self._await("the feeder", lambda: self.fed.count() > 0)
 
     def check(self) -> None:
-        """Raise ChildFailed when a process has ended that was not asked to."""
+        """Raises ChildFailed when a process has ended that was not asked to."""
         self._children.check()
 
     # Consumers
 
     def add(self, name: str, work: float) -> None:
-        """One consumer more. work: seconds that it works on a record. Names are never used twice."""
+        """Starts one more consumer. work: seconds that it works on a record. Names are never used twice."""
         journal = self._folder / f"{name}.journal"
         options: dict[str, str | Path | float] = {
             "--bootstrap-servers": self.endpoint.bootstrap_servers,
@@ -116,47 +117,47 @@ class Stage:
         self.actors[name] = Actor(child, Counter(journal))
 
     def freeze(self, name: str) -> None:
-        """It stands still, with its connections open."""
+        """Freezes a consumer: it stands still, with its connections open."""
         actor = self.actors[name]
         actor.child.freeze()
-        actor.standing = StageState.FROZEN
+        actor.state = StageState.FROZEN
 
     def thaw(self, name: str) -> None:
-        """It goes on as if nothing had been."""
+        """Thaws a consumer."""
         actor = self.actors[name]
         actor.child.thaw()
-        actor.standing = StageState.RUNNING
+        actor.state = StageState.RUNNING
 
     def kill(self, name: str) -> None:
-        """kill -9."""
+        """Kills a consumer with SIGKILL."""
         actor = self.actors[name]
         self._children.kill(actor.child)
-        actor.standing = StageState.KILLED
+        actor.state = StageState.KILLED
 
     @property
     def living(self) -> list[str]:
-        """The consumers that were not killed."""
-        return [name for name, actor in self.actors.items() if actor.standing is not StageState.KILLED]
+        """Returns the consumers that were not killed."""
+        return [name for name, actor in self.actors.items() if actor.state is not StageState.KILLED]
 
     def received(self) -> dict[str, int]:
-        """Records by consumer."""
+        """Returns the number of received records by consumer."""
         return {name: actor.received.count() for name, actor in self.actors.items()}
 
-    # The end
+    # Stop
 
     def stop_feeding(self) -> None:
-        """All that was fed is in its journal."""
+        """Stops the feeder; everything that was fed is in its journal."""
         if self._feeder is not None:
             self._children.stop(self._feeder)
 
     def stop(self) -> None:
-        """Consumers first, then the mesh, then the clusters; nobody may be frozen."""
+        """Stops the consumers first, then the mesh, then the clusters. No consumer may be frozen."""
         self._children.stop(*(self.actors[name].child for name in self.living))
         for child in self._others:
             self._children.stop(child)
 
     def judge(self) -> JudgeVerdict:
-        """The independent count, as far as it has come."""
+        """Returns the independent count so far."""
         return judge(self._fed_journal, [self._folder / f"{name}.journal" for name in self.actors])
 
     # The start

@@ -1,5 +1,5 @@
-"""Interceptors: code of users that looks at records on their way, changes them, drops them or refuses them.
+"""Interceptors: users' code that reads records on their way, and changes, drops or refuses them.
 
-`spi` is what they implement, `chain` lets several of them see the records of a partition, `shipped` has those that come
-with kafka-mesh, and `worker` is the process in which others run.
+`spi` is the interface, `chain` runs several of them on the records of a partition, `shipped` has those of kafka-mesh,
+and `worker` is the process in which others run.
 """

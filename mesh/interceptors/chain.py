@@ -1,7 +1,7 @@
-"""Lets a chain of interceptors see the records of one partition. No IO; the clock is an argument.
+"""Runs a chain of interceptors on the records of one partition. No IO; the clock is an argument.
 
-A batch that nobody changes stays as it is, byte for byte. Control batches are not shown, and the batches of aborted
-transactions are left out: a consumer would pass them over.
+An unchanged batch stays the same byte for byte. Interceptors do not see control batches. Batches of aborted
+transactions are left out, since a consumer would skip them.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final, NamedTuple, NewType, TypeAlias, assert_never
 
+from mesh.interceptors.record_fields import is_same, merged, shown, stored
 from mesh.interceptors.spi import (
     AsyncInterceptor,
     Batch,
@@ -24,18 +25,20 @@ from mesh.interceptors.spi import (
     Verdict,
     Where,
 )
+from mesh.records.batch import CorruptBatch
+from mesh.records.numbering import renumbered
 from mesh.records.rewrite import BatchHead, RecordFields, head_of, records_of, rewritten, whole_batches
 
 InterceptorName = NewType("InterceptorName", str)
-"""What the configuration calls it."""
+"""The name of an interceptor in the configuration."""
 
 MOST_REJECTED: Final = 1_000
-"""Records of a partition whose rejection is told one by one."""
+"""The most records of a partition whose rejections are reported one by one."""
 LONGEST_TEXT: Final = 500
 
 
 class OnFailure(Enum):
-    """The fate of records whose interceptor fails. FAIL and REJECT are the same for producers."""
+    """The handling of records whose interceptor fails. FAIL and REJECT are the same for producers."""
 
     FAIL = "fail"
     REJECT = "reject"
@@ -43,8 +46,8 @@ class OnFailure(Enum):
     DROP = "drop"
 
 
-class Count(NamedTuple):
-    """How many records an interceptor let go on, and what else became of them. seconds: that it took."""
+class RecordCount(NamedTuple):
+    """The numbers of records that one interceptor saw, by outcome. seconds: the time that it took."""
 
     kept: int = 0
     changed: int = 0
@@ -53,8 +56,8 @@ class Count(NamedTuple):
     failed: int = 0
     seconds: float = 0.0
 
-    def plus(self, other: Count) -> Count:
-        return Count(
+    def plus(self, other: RecordCount) -> RecordCount:
+        return RecordCount(
             self.kept + other.kept,
             self.changed + other.changed,
             self.dropped + other.dropped,
@@ -65,8 +68,9 @@ class Count(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """An interceptor of a chain. where: the records' place as it sees it; None: as the chain does."""
+class ChainStep:
+    """An interceptor of a chain. where: the place of the records as this interceptor sees it; None for that of the
+    chain."""
 
     name: InterceptorName
     interceptor: Interceptor
@@ -75,8 +79,8 @@ class Step:
 
 
 class Placed(NamedTuple):
-    """An interceptor, and a topic as it is called where that stands. route: the path of routes behind which that is;
-    None: in front of all."""
+    """An interceptor, and the topic's name at its place. route: the path of routes to that place, None in front of all
+    routes."""
 
     name: InterceptorName
     topic: str
@@ -84,14 +88,14 @@ class Placed(NamedTuple):
 
 
 class Rejected(NamedTuple):
-    """A record that is refused. place: in its batch."""
+    """A refused record. place: its index in its batch."""
 
     place: int
     text: str
 
 
-class Failure(NamedTuple):
-    """An interceptor that failed, at the record with this offset; of a producer's, its place in the batch."""
+class InterceptorFailure(NamedTuple):
+    """An interceptor that failed. offset: the offset of the record, or, in a producer's batch, its index."""
 
     interceptor: InterceptorName
     offset: int
@@ -99,60 +103,72 @@ class Failure(NamedTuple):
 
 
 @dataclass(slots=True)
-class Judged:
+class ChainResult:
     """The outcome of a chain for the records of a partition.
 
-    records: None: they stay as they are. next_offset: behind the last whole batch; kept_until: behind the last one of
-    which something goes on; each is -1 if there is none. rejected: nothing goes on. failure: the first one; is_failed:
-    nothing goes on because of it.
+    records: the changed records; None if they stay unchanged.
+    next_offset: the offset after the last whole batch, -1 if there is none.
+    kept_until: the offset after the last batch with kept records, -1 if there is none.
+    rejected: the refused records; if there are any, none of the partition is kept.
+    failure: the first failure. is_failed: whether no record is kept because of it.
+    dropped: for a producer's batch, a bit for each record, set if it is dropped; the lowest is the first record.
     """
 
     records: bytes | None = None
     next_offset: int = -1
     kept_until: int = -1
     rejected: list[Rejected] = field(default_factory=list)
-    failure: Failure | None = None
+    failure: InterceptorFailure | None = None
     is_failed: bool = False
-    counts: dict[InterceptorName, Count] = field(default_factory=dict)
+    counts: dict[InterceptorName, RecordCount] = field(default_factory=dict)
+    dropped: int = 0
 
 
 Complete: TypeAlias = Callable[[Coroutine[Any, Any, Sequence[Outcome]]], Sequence[Outcome]]
-"""Waits for an asynchronous interceptor."""
+"""Runs an asynchronous interceptor until it is done."""
 
 
 class _Failed(Exception):
-    """Nothing of the partition goes on."""
+    """Raised when no record of the partition is kept."""
 
 
-def judge(
-    steps: Sequence[Step],
+def run_chain(
+    steps: Sequence[ChainStep],
     records: memoryview,
     where: Where,
     clock: Callable[[], float],
     complete: Complete | None = None,
     aborted: Iterable[tuple[int, int]] = (),
-) -> Judged:
-    """aborted: producer id and first offset of aborted transactions. complete: where asynchronous interceptors may be
-    among the steps. Raises CorruptBatch, OldFormat."""
-    chain = _Chain(steps, where, clock, complete, aborted)
+    decided: int | None = None,
+) -> ChainResult:
+    """Runs a chain over the records of a partition. Raises CorruptBatch and OldFormat.
+
+    aborted: producer id and first offset of each aborted transaction.
+    complete: needed if asynchronous interceptors may be among the steps.
+    decided: the records of a producer's batch that were dropped when it came before, as in `ChainResult.dropped`. The
+        same records are dropped again, without asking an interceptor, and no others.
+    """
+    chain = _Chain(steps, where, clock, complete, aborted, decided)
     try:
         chain.run(records)
     except _Failed:
-        chain.judged.is_failed = True
-        chain.judged.records = None
-    return chain.judged
+        chain.result.is_failed = True
+        chain.result.records = None
+    return chain.result
 
 
 class _Chain:
     def __init__(
         self,
-        steps: Sequence[Step],
+        steps: Sequence[ChainStep],
         where: Where,
         clock: Callable[[], float],
         complete: Complete | None,
         aborted: Iterable[tuple[int, int]],
+        decided: int | None = None,
     ) -> None:
-        self.judged = Judged()
+        self.result = ChainResult()
+        self._decided = decided
         self._steps = steps
         self._where = where
         self._clock = clock
@@ -166,17 +182,17 @@ class _Chain:
         for batch in whole_batches(records):
             head = head_of(batch)
             end += len(batch)
-            self.judged.next_offset = head.last + 1
+            self.result.next_offset = head.last + 1
             new = None if self._is_left_out(head) else self._batch(batch, head)
             is_changed = is_changed or new is not batch
             if new is not None:
-                self.judged.kept_until = head.last + 1
+                self.result.kept_until = head.last + 1
                 pieces.append(new)
         if is_changed or end < len(records):
-            self.judged.records = b"".join(pieces)
+            self.result.records = b"".join(pieces)
 
     def _is_left_out(self, head: BatchHead) -> bool:
-        """Whether it is of an aborted transaction; each batch is of one producer."""
+        """Returns whether the batch belongs to an aborted transaction; each batch has one producer."""
         while self._transactions and self._transactions[-1][1] <= head.last:
             self._aborting.add(self._transactions.pop()[0])
         if head.is_control:
@@ -185,43 +201,63 @@ class _Chain:
         return head.is_transactional and head.producer_id in self._aborting
 
     def _batch(self, batch: memoryview, head: BatchHead) -> bytes | memoryview | None:
-        """The batch as it goes on; None: nothing of it does."""
+        """Returns the batch with its kept records; None if it has none."""
         if head.is_control or not head.records:
             return batch
         found: list[RecordFields] | None = None
         here: list[Record] = []
         before: list[Record] = []
+        if self._decided:
+            found, before = self._read(batch, head)
+            here = [
+                each
+                for each, is_dropped in zip(before, _flags(self._decided, len(before)), strict=True)
+                if not is_dropped
+            ]
         for step in self._steps:
+            if found is not None and not here:
+                break
             began = self._clock()
             if step.interceptor.reads is Reads.BATCH:
                 outcomes = self._check_batch(step, batch, head)
             else:
                 if found is None:
-                    found = records_of(batch)
-                    here = before = [_record(each, head.base) for each in found]
+                    found, before = self._read(batch, head)
+                    here = before
                 outcomes = self._outcomes(step, here)
             count, here = self._apply(step, here, outcomes, head)
             self._count(step, count._replace(seconds=self._clock() - began))
-            if found is not None and not here:
-                return None
-        if found is None or (len(here) == len(before) and all(map(_is_same, here, before))):
+        if found is None or (len(here) == len(before) and all(map(is_same, here, before))):
             return batch
+        if self._where.on is On.PRODUCE and len(here) < len(before):
+            kept = {each.offset for each in here}
+            self.result.dropped = _mask(each.offset not in kept for each in before)
+            return renumbered(batch, [stored(each, head.base) for each in here]) if here else None
+        if not here:
+            return None
         times = {each.offset: each.timestamp for each in before}
         has_new_times = any(times[each.offset] != each.timestamp for each in here)
-        return rewritten(batch, [_fields(each, head.base) for each in here], has_new_times=has_new_times)
+        return rewritten(batch, [stored(each, head.base) for each in here], has_new_times=has_new_times)
 
-    def _check_batch(self, step: Step, batch: memoryview, head: BatchHead) -> Sequence[Outcome] | Exception:
+    def _read(self, batch: memoryview, head: BatchHead) -> tuple[list[RecordFields], list[Record]]:
+        """Returns the records of a batch, and the same records as interceptors see them. Raises CorruptBatch."""
+        found = records_of(batch)
+        if self._where.on is On.PRODUCE and [each.delta for each in found] != list(range(head.records)):
+            raise CorruptBatch("the offset deltas of a producer's batch are not 0, 1, 2 ...")
+        return found, [shown(each, head.base) for each in found]
+
+    def _check_batch(self, step: ChainStep, batch: memoryview, head: BatchHead) -> Sequence[Outcome] | Exception:
         described = Batch(head.records, len(batch), head.codec, head.is_transactional)
         try:
             step.interceptor.check_batch(described, step.where or self._where)
         except MemoryError:
             raise
-        except Exception as problem:  # noqa: BLE001 - of users' code: it is told with the offset
+        except Exception as problem:  # noqa: BLE001 - of users' code; reported with the offset
             return problem
         return ()
 
-    def _outcomes(self, step: Step, records: list[Record]) -> Sequence[Outcome] | Exception:
-        """An exception counts for all records."""
+    def _outcomes(self, step: ChainStep, records: list[Record]) -> Sequence[Outcome] | Exception:
+        """Returns the outcome of each record, or an exception that counts for all records."""
         interceptor, reads, where = step.interceptor, step.interceptor.reads, step.where or self._where
         shown = records
         if reads is not Reads.VALUE:
@@ -237,20 +273,20 @@ class _Chain:
                 return TypeError(f"{len(outcomes)} outcomes for {len(records)} records")
         except MemoryError:
             raise
-        except Exception as problem:  # noqa: BLE001 - of users' code: it is told with the offset
+        except Exception as problem:  # noqa: BLE001 - of users' code; reported with the offset
             return problem
         return outcomes
 
     def _apply(
-        self, step: Step, records: list[Record], outcomes: Sequence[Outcome] | Exception, head: BatchHead
-    ) -> tuple[Count, list[Record]]:
-        """The records that go on to the next step."""
-        if isinstance(outcomes, Exception) and not records:  # of a batch that was not read
+        self, step: ChainStep, records: list[Record], outcomes: Sequence[Outcome] | Exception, head: BatchHead
+    ) -> tuple[RecordCount, list[Record]]:
+        """Applies the outcomes. Returns the counts, and the records for the next step."""
+        if isinstance(outcomes, Exception) and not records:  # the batch's records were not read
             return self._batch_refused(step, outcomes, head), records
         if isinstance(outcomes, Exception):
             outcomes = [outcomes] * len(records)
         if not outcomes:
-            return Count(kept=head.records), records
+            return RecordCount(kept=head.records), records
         kept: list[Record] = []
         changed = dropped = rejected = failed = 0
         for record, outcome in zip(records, outcomes, strict=True):
@@ -274,10 +310,10 @@ class _Chain:
                 case _:
                     assert_never(new)
         unchanged = len(records) - changed - dropped - rejected - failed
-        return Count(unchanged, changed, dropped, rejected, failed), kept
+        return RecordCount(unchanged, changed, dropped, rejected, failed), kept
 
-    def _one(self, step: Step, record: Record, outcome: object) -> Outcome:
-        """The outcome, if it is one that the interceptor may have; else the mistake in it."""
+    def _one(self, step: ChainStep, record: Record, outcome: object) -> Outcome:
+        """Returns the outcome if the interceptor is allowed to have it; else an exception that says what is wrong."""
         if outcome is Verdict.KEEP:
             return record
         if isinstance(outcome, Reject):
@@ -286,71 +322,44 @@ class _Chain:
             return outcome
         effect = step.interceptor.effect
         if outcome is Verdict.DROP:
-            if effect is Effect.FILTER and self._where.on is On.FETCH:
-                return Verdict.DROP
-            return TypeError(f"an interceptor with effect {effect.name} drops nothing on {self._where.on.value}")
+            if effect is not Effect.FILTER:
+                return TypeError(f"an interceptor with effect {effect.name} drops nothing")
+            return Verdict.DROP if self._decided is None else record
         if not isinstance(outcome, Record):
             return TypeError(f"{type(outcome).__name__} instead of KEEP, DROP or a Record")
         if effect is Effect.CHECK:
             return TypeError("an interceptor with effect CHECK changes nothing")
-        return _merged(record, outcome, step.interceptor.reads)
+        return merged(record, outcome, step.interceptor.reads)
 
-    def _batch_refused(self, step: Step, problem: Exception, head: BatchHead) -> Count:
+    def _batch_refused(self, step: ChainStep, problem: Exception, head: BatchHead) -> RecordCount:
         if isinstance(problem, Reject) and self._where.on is On.PRODUCE:
             self._reject(0, problem)
-            return Count(rejected=head.records)
+            return RecordCount(rejected=head.records)
         if self._failed(step, head.base, problem) is OnFailure.DROP:
-            raise _Failed  # to drop is for those that read records
-        return Count(failed=head.records)
+            raise _Failed  # only interceptors that read records may drop
+        return RecordCount(failed=head.records)
 
     def _reject(self, index: int, problem: Reject) -> None:
-        if len(self.judged.rejected) < MOST_REJECTED:
-            self.judged.rejected.append(Rejected(index, str(problem)[:LONGEST_TEXT] or "rejected"))
+        if len(self.result.rejected) < MOST_REJECTED:
+            self.result.rejected.append(Rejected(index, str(problem)[:LONGEST_TEXT] or "rejected"))
 
-    def _failed(self, step: Step, offset: int, problem: Exception) -> OnFailure:
-        if self.judged.failure is None:
+    def _failed(self, step: ChainStep, offset: int, problem: Exception) -> OnFailure:
+        if self.result.failure is None:
             text = f"{type(problem).__name__}: {problem}"[:LONGEST_TEXT]
-            self.judged.failure = Failure(step.name, offset, text)
+            self.result.failure = InterceptorFailure(step.name, offset, text)
         if step.on_failure in (OnFailure.FAIL, OnFailure.REJECT):
-            self._count(step, Count(failed=1))
+            self._count(step, RecordCount(failed=1))
             raise _Failed
         return step.on_failure
 
-    def _count(self, step: Step, count: Count) -> None:
-        self.judged.counts[step.name] = self.judged.counts.get(step.name, Count()).plus(count)
+    def _count(self, step: ChainStep, count: RecordCount) -> None:
+        self.result.counts[step.name] = self.result.counts.get(step.name, RecordCount()).plus(count)
 
 
-def _record(fields: RecordFields, base: int) -> Record:
-    delta, timestamp, key, value, headers = fields
-    size = len(key or b"") + len(value or b"") + sum(len(name.encode()) + len(each or b"") for name, each in headers)
-    return Record(key, value, tuple(headers), timestamp, base + delta, size)
+def _mask(flags: Iterable[bool]) -> int:
+    """Returns a number with one bit for each flag, the lowest for the first."""
+    return int("".join("1" if each else "0" for each in flags)[::-1], 2)
 
 
-def _fields(record: Record, base: int) -> RecordFields:
-    return RecordFields(record.offset - base, record.timestamp, record.key, record.value, list(record.headers))
-
-
-def _is_same(one: Record, other: Record) -> bool:
-    return one is other or one == other
-
-
-def _merged(record: Record, new: Record, reads: Reads) -> Record | TypeError:
-    """What was not shown stays."""
-    headers, timestamp = new.headers, new.timestamp
-    key = new.key if reads >= Reads.KEY else record.key
-    value = new.value if reads >= Reads.VALUE else record.value
-    if not (_is_bytes(key) and _is_bytes(value)):
-        return TypeError("key and value of a Record are bytes or None")
-    if not isinstance(timestamp, int) or not -1 <= timestamp < 1 << 62:
-        return TypeError("the timestamp of a Record is a number of milliseconds")
-    try:
-        if not all(isinstance(name, str) and _is_bytes(content) for name, content in headers):
-            return TypeError("headers are pairs of a text and bytes or None")
-    except (TypeError, ValueError):
-        return TypeError("headers are pairs of a text and bytes or None")
-    merged = record._replace(key=key, value=value, headers=tuple(headers), timestamp=timestamp)
-    return record if merged == record else merged
-
-
-def _is_bytes(value: object) -> bool:
-    return value is None or isinstance(value, bytes)
+def _flags(mask: int, count: int) -> list[bool]:
+    return [each == "1" for each in f"{mask:0{count}b}"[::-1]]

@@ -1,4 +1,4 @@
-"""What a mesh and its workers say to each other: a JSON head, and record bytes. No IO."""
+"""Frames between a mesh and its workers: a JSON head, and record bytes. No IO."""
 
 from __future__ import annotations
 
@@ -8,46 +8,55 @@ from dataclasses import dataclass, replace
 from struct import Struct
 from typing import Any, Final, NamedTuple
 
-from mesh.interceptors.chain import Count, Failure, InterceptorName, Judged, Placed, Rejected, Step
+from mesh.interceptors.chain import (
+    ChainResult,
+    ChainStep,
+    InterceptorFailure,
+    InterceptorName,
+    Placed,
+    RecordCount,
+    Rejected,
+)
 from mesh.interceptors.spi import On, Where
 from mesh.security.principals import Principal
 
 HEAD: Final = Struct(">II")
-"""Bytes of the JSON, and of what follows it."""
+"""The length of the JSON, and the length of the data after it."""
 LARGEST_HEAD: Final = 16 << 20
 LARGEST: Final = 256 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """The records of one partition, for these interceptors in this order. where: as clients see it. aborted: producer
-    id and first offset of aborted transactions."""
+    """The records of one partition, with the interceptors that must see them, in order. where: the place of the records
+    as clients see it. aborted: producer id and first offset of each aborted transaction. decided: as in `run_chain`."""
 
     steps: tuple[Placed, ...]
     records: bytes | memoryview
     where: Where
     aborted: tuple[tuple[int, int], ...] = ()
+    decided: int | None = None
 
     @property
     def names(self) -> tuple[InterceptorName, ...]:
         return tuple(each.name for each in self.steps)
 
-    def chain(self, steps: Mapping[InterceptorName, Step]) -> Iterator[Step]:
-        """The steps of these names, each with its place."""
+    def chain(self, steps: Mapping[InterceptorName, ChainStep]) -> Iterator[ChainStep]:
+        """Yields the steps of these interceptors, each with its place."""
         for name, topic, route in self.steps:
             step = steps[name]
             yield step if route is None else replace(step, where=replace(self.where, topic=topic, route=route))
 
 
-class Unreadable(NamedTuple):
-    """Records that are no batches (any more). is_old: they have a format of before Kafka 0.11."""
+class UnreadableRecords(NamedTuple):
+    """Records that are not valid batches. is_old: True if they have a format from before Kafka 0.11."""
 
     is_old: bool
     text: str
 
 
-class Rubbish(Exception):
-    """A worker's answer that is none."""
+class InvalidAnswer(Exception):
+    """Raised for an invalid answer of a worker."""
 
 
 def frame(head: Mapping[str, Any], data: bytes | memoryview) -> bytes:
@@ -67,6 +76,7 @@ def encoded_task(task: Task) -> bytes:
         "principal": where.principal,
         "client_id": where.client_id,
         "group": where.group,
+        "decided": None if task.decided is None else f"{task.decided:x}",
     }
     return frame(head, task.records)
 
@@ -83,37 +93,42 @@ def task_of(head: Mapping[str, Any], data: bytes) -> Task:
     )
     aborted = tuple((producer, first) for producer, first in head["aborted"])
     steps = tuple(Placed(InterceptorName(name), topic, route) for name, topic, route in head["steps"])
-    return Task(steps, data, where, aborted)
+    decided = None if head["decided"] is None else int(head["decided"], 16)
+    return Task(steps, data, where, aborted, decided)
 
 
-def encoded_judged(judged: Judged) -> bytes:
+def encoded_result(result: ChainResult) -> bytes:
     head = {
-        "is_changed": judged.records is not None,
-        "next_offset": judged.next_offset,
-        "kept_until": judged.kept_until,
-        "rejected": judged.rejected,
-        "failure": judged.failure,
-        "is_failed": judged.is_failed,
-        "counts": judged.counts,
+        "is_changed": result.records is not None,
+        "next_offset": result.next_offset,
+        "kept_until": result.kept_until,
+        "rejected": result.rejected,
+        "failure": result.failure,
+        "is_failed": result.is_failed,
+        "counts": result.counts,
+        "dropped": f"{result.dropped:x}",
     }
-    return frame(head, judged.records or b"")
+    return frame(head, result.records or b"")
 
 
-def judged_of(text: bytes, data: bytes) -> Judged | Unreadable:
-    """Raises Rubbish."""
+def chain_result_of(text: bytes, data: bytes) -> ChainResult | UnreadableRecords:
+    """Decodes the answer to a task. Raises InvalidAnswer."""
     try:
         head = json.loads(text)
         if "unreadable" in head:
-            return Unreadable(bool(head["unreadable"]), str(head["text"]))
+            return UnreadableRecords(bool(head["unreadable"]), str(head["text"]))
         failure = head["failure"]
-        return Judged(
+        return ChainResult(
             data if head["is_changed"] else None,
             int(head["next_offset"]),
             int(head["kept_until"]),
             [Rejected(int(index), str(reason)) for index, reason in head["rejected"]],
-            None if failure is None else Failure(InterceptorName(failure[0]), int(failure[1]), str(failure[2])),
+            None
+            if failure is None
+            else InterceptorFailure(InterceptorName(failure[0]), int(failure[1]), str(failure[2])),
             bool(head["is_failed"]),
-            {InterceptorName(name): Count(*count) for name, count in head["counts"].items()},
+            {InterceptorName(name): RecordCount(*count) for name, count in head["counts"].items()},
+            int(head["dropped"], 16),
         )
     except (ValueError, KeyError, TypeError, AttributeError, IndexError) as problem:
-        raise Rubbish(f"{type(problem).__name__}: {problem}") from problem
+        raise InvalidAnswer(f"{type(problem).__name__}: {problem}") from problem

@@ -1,4 +1,4 @@
-"""Which interceptors see the records of a topic."""
+"""Chooses the interceptors that see the records of a topic."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from mesh.interceptors.spi import On
 from mesh.security.principals import Principal
 
 MOST_KEPT: Final = 10_000
-"""Topics and principals whose interceptors are remembered."""
+"""The most topics and principals whose interceptors are remembered."""
 
 
 class Isolation(Enum):
-    """The place where an interceptor runs: in a worker, or on the thread that serves everybody."""
+    """The place where an interceptor runs: in a worker, or on the thread that serves all clients."""
 
     PROCESS = "process"
     INLINE = "inline"
@@ -26,7 +26,8 @@ class Isolation(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ConfiguredInterceptor:
-    """An interceptor as it is configured. topics, principals: patterns as the shell's. timeout: seconds."""
+    """An interceptor with its configuration. topics, principals: shell patterns. timeout: in seconds. may_drop: whether
+    its effect is FILTER."""
 
     name: InterceptorName
     type: str
@@ -37,24 +38,26 @@ class ConfiguredInterceptor:
     retries: int
     on_failure: OnFailure
     isolation: Isolation
+    may_drop: bool = False
 
 
-class Stop(NamedTuple):
-    """A place with interceptors on the way of a topic's records: a virtual cluster, or a route. topic: as it is called
-    there. route: the path of routes that leads there; None for a virtual cluster."""
+class InterceptionPoint(NamedTuple):
+    """A place with interceptors on the way of a topic's records: a virtual cluster, or a route. topic: its name at that
+    place. route: the path of routes to that place; None for a virtual cluster."""
 
     interceptors: tuple[ConfiguredInterceptor, ...]
     topic: str
     route: str | None = None
 
 
-StopsOf: TypeAlias = Callable[[str], Sequence[Stop]]
-"""The stops of a topic, which is called as clients do, in the order in which producers' records come to them."""
+PointsOf: TypeAlias = Callable[[str], Sequence[InterceptionPoint]]
+"""Returns the interception points of a topic by the name that clients use, in the order in which producers' records
+pass them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """The interceptors of a topic, in the order in which they see its records; one at least. steps: of each."""
+    """The interceptors of a topic, at least one, in the order in which they see its records. steps: one for each."""
 
     interceptors: tuple[ConfiguredInterceptor, ...]
     steps: tuple[Placed, ...]
@@ -64,45 +67,51 @@ class Chosen:
         return all(each.isolation is Isolation.INLINE for each in self.interceptors)
 
     @property
+    def may_drop(self) -> bool:
+        return any(each.may_drop for each in self.interceptors)
+
+    @property
     def on_failure(self) -> OnFailure:
-        """Where it is not known which of them failed: the one that lets the least pass."""
+        """The reaction if it is unknown which of them failed: the strictest one."""
         order = (OnFailure.FAIL, OnFailure.REJECT, OnFailure.DROP, OnFailure.PASS)
         return min((each.on_failure for each in self.interceptors), key=order.index)
 
 
 class Selection:
-    """The interceptors that see the records of clients. Producers' records go through them in the order of the
-    configuration, consumers' in the reverse one. What it finds it remembers.
+    """The interceptors for the records of clients. Producers' records pass them in the order of the configuration,
+    consumers' records in the reverse order. Results are cached.
 
-    interceptors: of all stops.
+    interceptors: those of all interception points.
     """
 
-    def __init__(self, interceptors: Iterable[ConfiguredInterceptor], stops_of: StopsOf) -> None:
-        self.sides: Final = frozenset(on for each in interceptors for on in each.on)
-        self._stops_of = stops_of
+    def __init__(self, interceptors: Iterable[ConfiguredInterceptor], points_of: PointsOf) -> None:
+        every = tuple(interceptors)
+        self.sides: Final = frozenset(on for each in every for on in each.on)
+        self.may_drop_produced: Final = may_drop_produced(every)
+        self._points_of = points_of
         self._matching: Final[dict[ConfiguredInterceptor, tuple[_Matcher, _Matcher]]] = {}
         self._found: dict[tuple[str, On, Principal], Chosen | None] = {}
 
-    def change(self, stops_of: StopsOf) -> None:
-        """Topics have other stops from now on, with interceptors that were there before."""
-        self._stops_of = stops_of
+    def change(self, points_of: PointsOf) -> None:
+        """Replaces the interception points of topics; all their interceptors must have been given to `__init__`."""
+        self._points_of = points_of
         self._found.clear()
 
     def chosen(self, topic: str, on: On, principal: Principal) -> Chosen | None:
-        """None: nobody wants to see its records."""
+        """Returns the interceptors of a topic and principal; None if none of them wants its records."""
         key = topic, on, principal
         if key not in self._found:
-            if len(self._found) >= MOST_KEPT:  # peers choose the names
+            if len(self._found) >= MOST_KEPT:  # bounded, since clients choose the names
                 self._found.clear()
             self._found[key] = self._choose(*key)
         return self._found[key]
 
     def _choose(self, topic: str, on: On, principal: Principal) -> Chosen | None:
         found = [
-            (each, Placed(each.name, stop.topic, stop.route))
-            for stop in self._stops_of(topic)
-            for each in stop.interceptors
-            if on in each.on and self._matches(each, stop.topic, principal)
+            (each, Placed(each.name, point.topic, point.route))
+            for point in self._points_of(topic)
+            for each in point.interceptors
+            if on in each.on and self._matches(each, point.topic, principal)
         ]
         if not found:
             return None
@@ -115,6 +124,11 @@ class Selection:
             self._matching[interceptor] = _matcher(interceptor.topics), _matcher(interceptor.principals)
         is_topic, is_principal = self._matching[interceptor]
         return is_topic(topic) and is_principal(principal)
+
+
+def may_drop_produced(interceptors: Iterable[ConfiguredInterceptor]) -> bool:
+    """Returns whether one of them may drop records of producers."""
+    return any(On.PRODUCE in each.on and each.may_drop for each in interceptors)
 
 
 _Matcher: TypeAlias = Callable[[str], bool]

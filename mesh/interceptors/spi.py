@@ -1,8 +1,8 @@
-"""What people implement who write interceptors; docs/interceptors.md shows how.
+"""The interface for authors of interceptors; docs/interceptors.md shows how to use it.
 
-An interceptor is a class that is found as an entry point of the group `kafka_mesh.interceptors`, by whose name `type`
-in a configuration calls it. It is made with its `config`, once in each process that it runs in, and keeps nothing
-for the next request: a retry may come to another process.
+An interceptor is a class that is registered as an entry point of the group `kafka_mesh.interceptors`. The `type` in a
+configuration is the name of that entry point. The class is instantiated with its `config`, once in each process in
+which it runs. It must keep no state between requests: a retry may reach another process.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ENTRY_POINTS: Final = "kafka_mesh.interceptors"
 
 
 class Reads(IntEnum):
-    """The parts of a record that an interceptor looks at. Parts further down are not shown to it."""
+    """The parts of a record that an interceptor reads. It does not see parts further down in this list."""
 
     BATCH = 0
     HEADERS = 1
@@ -30,7 +30,8 @@ class Reads(IntEnum):
 
 
 class Effect(Enum):
-    """The rights of an interceptor: look and refuse; change records as well; leave some out as well."""
+    """The rights of an interceptor: CHECK reads and refuses records, MAP may also change them, FILTER may also drop
+    them."""
 
     CHECK = "check"
     MAP = "map"
@@ -38,14 +39,14 @@ class Effect(Enum):
 
 
 class On(Enum):
-    """Which way records go: from a producer, or to a consumer."""
+    """The direction of records: from a producer, or to a consumer."""
 
     PRODUCE = "produce"
     FETCH = "fetch"
 
 
 class Verdict(Enum):
-    """The fate of a record that is not changed."""
+    """The outcome for a record that is not changed."""
 
     KEEP = "keep"
     DROP = "drop"
@@ -58,9 +59,12 @@ Header: TypeAlias = tuple[str, bytes | None]
 
 
 class Record(NamedTuple):
-    """A record. timestamp: milliseconds, -1 for none. offset: as the cluster numbers it; of a producer's, its place in
-    the batch. size: bytes of key, value and headers as they came, also of those that are not shown. An interceptor
-    changes key, value, headers and timestamp; the rest stays as it is."""
+    """A record. An interceptor may change key, value, headers and timestamp; the rest stays as it is.
+
+    timestamp: in milliseconds, -1 for none.
+    offset: the offset in the cluster; for a producer's record, its index in the batch.
+    size: bytes of key, value and headers as they arrived, including parts that the interceptor does not see.
+    """
 
     key: bytes | None
     value: bytes | None
@@ -77,8 +81,8 @@ class Record(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """The header of a batch, known without reading its records. size: bytes as they are sent. codec: 0 none, 1 gzip, 2
-    snappy, 3 lz4, 4 zstd."""
+    """The header of a batch, known without reading its records. size: its bytes as they are sent. codec: 0 none, 1
+    gzip, 2 snappy, 3 lz4, 4 zstd."""
 
     records: int
     size: int
@@ -88,8 +92,8 @@ class Batch(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """The place of a record on its way. topic: as clients call it; an interceptor of a route is told what it is called
-    behind that. route: the routes that lead there, with `/` between them. group: in pools."""
+    """The place of a record on its way. topic: the name that clients use; for an interceptor of a route, the name
+    behind it. route: the routes to the interceptor, joined by `/`. group: the group's id, in pools."""
 
     virtual_cluster: str
     topic: str
@@ -102,12 +106,12 @@ class Where:
 
 
 class Reject(Exception):
-    """A record that is refused, and why: a producer is told so, and nothing of its partition is stored."""
+    """Refuses a record, with a reason. The producer gets the reason, and no record of its partition is stored."""
 
 
 class CannotBegin(Exception):
-    """A config that an interceptor cannot begin with; `__init__` raises it. key: below `config`, with dots between
-    several. allowed: what its value should be."""
+    """Raised by `__init__` for an unusable config. key: the key below `config`, with dots between several. allowed: the
+    right values."""
 
     def __init__(self, key: str, value: str, allowed: str) -> None:
         super().__init__(f"{key}: {value}: {allowed}")
@@ -115,21 +119,20 @@ class CannotBegin(Exception):
 
 
 Outcome: TypeAlias = Literal[Verdict.KEEP, Verdict.DROP] | Record | Exception
-"""KEEP, DROP, a changed record; Reject, or another exception, which is a failure of the interceptor."""
+"""KEEP, DROP or a changed record; Reject; or another exception, which counts as a failure of the interceptor."""
 
 
 class NoConfig(BaseModel):
-    """Of an interceptor with nothing to configure."""
+    """The configuration of an interceptor that has no settings."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class Interceptor(ABC):  # noqa: B024 - which of its methods is written depends on what it reads
-    """An interceptor: it looks at records. config: the model of what stands below `config`. on: which way records may
-    go.
+    """An interceptor of records. config: the model of its `config` section. on: the directions that it supports.
 
-    Write `intercept`, or `intercept_batch` where several records are done faster together; `check_batch` if it reads
-    nothing but the batch. Raise Reject to refuse a record.
+    Write `intercept`, or `intercept_batch` if several records together are faster, or `check_batch` if only the batch
+    is read. Raise Reject to refuse a record.
     """
 
     reads: ClassVar[Reads] = Reads.VALUE
@@ -138,35 +141,35 @@ class Interceptor(ABC):  # noqa: B024 - which of its methods is written depends 
     config: ClassVar[type[BaseModel]] = NoConfig
 
     def __init__(self, config: Any) -> None:  # noqa: B027 - not every one keeps it
-        """config: an instance of its model."""
+        """config: an instance of the class's `config` model."""
 
     def intercept(self, record: Record, where: Where) -> Outcome:
         return KEEP
 
     def intercept_batch(self, records: Sequence[Record], where: Where) -> Sequence[Outcome]:
-        """One outcome for each record."""
+        """Returns one outcome for each record."""
         outcomes: list[Outcome] = []
         for record in records:
             try:
                 outcomes.append(self.intercept(record, where))
             except MemoryError:
                 raise
-            except Exception as problem:  # noqa: BLE001 - whatever it is, it is told with the record's offset
+            except Exception as problem:  # noqa: BLE001 - of users' code; reported with the record's offset
                 outcomes.append(problem)
         return outcomes
 
     def check_batch(self, batch: Batch, where: Where) -> None:  # noqa: B027 - of those that read nothing else
-        """Called in place of the others if it reads BATCH. Raises Reject."""
+        """Checks a batch; called instead of the other methods if the interceptor reads BATCH. Raises Reject."""
 
 
 class AsyncInterceptor(Interceptor):
-    """An interceptor that waits for something, for a service say. It runs in a worker, never inline."""
+    """An interceptor that waits for something, such as a service. It runs in a worker, never inline."""
 
     async def intercept_async(self, record: Record, where: Where) -> Outcome:
         return KEEP
 
     async def intercept_batch_async(self, records: Sequence[Record], where: Where) -> Sequence[Outcome]:
-        """One outcome for each record."""
+        """Returns one outcome for each record."""
         outcomes: list[Outcome] = []
         for record in records:
             try:

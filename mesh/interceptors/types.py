@@ -1,4 +1,4 @@
-"""The types of interceptors that there are: those that ship, and those of other packages."""
+"""The types of interceptors: those that ship, and those of other packages."""
 
 from __future__ import annotations
 
@@ -13,18 +13,19 @@ from mesh.interceptors.spi import ENTRY_POINTS, Interceptor
 InterceptorClass: TypeAlias = type[Interceptor]
 
 
-class UnknownType(Exception):
-    """No interceptor is of this type, or what should be one is none. The message is what is allowed."""
+class UnknownInterceptorType(Exception):
+    """Raised for an interceptor type that does not exist, or is not an interceptor. The message has the allowed
+    types."""
 
 
 def class_of(type: str) -> InterceptorClass:
-    """Raises UnknownType."""
+    """Returns the class of a type. Raises UnknownInterceptorType."""
     if type in SHIPPED:
         return SHIPPED[type]
     found = _found()
     if type not in found:
         others = ", ".join(sorted(found)) or "none are installed"
-        raise UnknownType(f"{', '.join(sorted(SHIPPED))}, or an entry point of {ENTRY_POINTS}: {others}")
+        raise UnknownInterceptorType(f"{', '.join(sorted(SHIPPED))}, or an entry point of {ENTRY_POINTS}: {others}")
     return _loaded(found[type])
 
 
@@ -38,7 +39,11 @@ def _loaded(entry_point: EntryPoint) -> InterceptorClass:
         loaded = entry_point.load()
     except Exception as problem:
         text = f"{type(problem).__name__}: {problem}"
-        raise UnknownType(f"an interceptor that can be loaded; {entry_point.value} cannot: {text}") from problem
+        raise UnknownInterceptorType(
+            f"an interceptor that can be loaded; {entry_point.value} cannot: {text}"
+        ) from problem
     if not (isinstance(loaded, type) and issubclass(loaded, Interceptor)):
-        raise UnknownType(f"the type of an interceptor; {entry_point.value} is no class that extends Interceptor")
+        raise UnknownInterceptorType(
+            f"the type of an interceptor; {entry_point.value} is no class that extends Interceptor"
+        )
     return loaded

@@ -1,1 +1,1 @@
-"""The delivery journal as bytes: what docs/journal.md describes. No IO, and nothing of a running mesh."""
+"""The delivery journal as bytes, as docs/journal.md describes it. No IO, and nothing of a running mesh."""

@@ -1,7 +1,7 @@
-"""Pages of the journal: many events each, column by column, in Avro's single-object encoding.
+"""Pages of the journal: each has many events, column by column, in Avro's single-object encoding.
 
 The first ten bytes of a page name the schema that it was written with (`C3 01` and a CRC-64-AVRO fingerprint, Avro 1.12
-"Single-object encoding"), so a reader knows every version at sight.
+"Single-object encoding"). So a reader recognizes every version by them.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from typing import Any, Final
 
 import fastavro
 
-VERSION: Final = 4
-"""What is written now. 2: `empty` and `deleted`. 3: `truncated`. 4: `given_up`."""
+VERSION: Final = 5
+"""The version that is written. 2 added `empty` and `deleted`, 3 `truncated`, 4 `given_up`, 5 `replayed`."""
 MARKER: Final = b"\xc3\x01"
 UNKNOWN_AGE: Final = -(1 << 63)
 LARGEST_PAGE: Final = 64 << 20
-"""Bytes; more than any topic takes in one record."""
+"""The largest page in bytes; no topic takes as much in one record."""
 
 
 class NotAPage(ValueError):
-    """These bytes are no page of a journal, or of a version that is not known here."""
+    """Raised for bytes that are no page of a journal, or a page of an unknown version."""
 
 
 def schema_text(version: int = VERSION) -> str:
-    """A schema, as it is written down."""
+    """Returns the schema of a version, as JSON text."""
     return resources.files("mesh.journal").joinpath(f"schema-{version}.avsc").read_text()
 
 
@@ -41,13 +41,13 @@ _VERSIONS: Final[list[Any]] = [fastavro.parse_schema(json.loads(schema_text(each
 SCHEMA: Final[Any] = _VERSIONS[-1]
 PREFIX: Final = _prefix(SCHEMA)
 _SCHEMAS: Final[dict[bytes, Any]] = {_prefix(each): each for each in _VERSIONS}
-"""Of every version that was ever written."""
+"""The schemas of all versions that were ever written."""
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One event, as readers want it. Times in ms since the epoch; last < first where it is about no offset; produced:
-    -1 if it is not known."""
+    """One event of the journal, as readers get it. Times are in ms since the epoch. last: less than `first` if the
+    event is about no offset. produced: -1 if it is not known."""
 
     event: str
     time: int
@@ -67,7 +67,7 @@ class Event:
 
 
 class Page:
-    """A page that is being written. begun: ms since the epoch."""
+    """A page that is being written. begun: the time of its first event, in ms since the epoch."""
 
     __slots__ = ("_columns", "_holders", "_partitions", "_pools", "begun")
 
@@ -93,7 +93,8 @@ class Page:
         deliveries: int,
         produced: int,
     ) -> None:
-        """holder: member, client id, host, lease. produced: ms since the epoch, -1 if that is not known."""
+        """Adds an event. time: ms since the epoch. holder: member, client id, host, lease. produced: ms since the
+        epoch; -1 if that is not known."""
         events, after, pools, partitions, holders, firsts, offsets, counts, ages = self._columns
         events.append(event)
         after.append(time - self.begun)
@@ -144,7 +145,7 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class ReadPage:
-    """A page that was read. columns: as in the schema, of the same length each."""
+    """A page that was read. columns: as in the schema. Those of `COLUMNS` have the same length."""
 
     process: str
     run: str
@@ -174,7 +175,7 @@ COLUMNS: Final[Sequence[str]] = (
 
 
 def decode(data: bytes) -> ReadPage:
-    """Raises NotAPage."""
+    """Reads a page. Raises NotAPage."""
     schema = _SCHEMAS.get(bytes(data[: len(PREFIX)]))
     if schema is None or len(data) > LARGEST_PAGE:
         raise NotAPage(f"{len(data)} bytes that begin with {bytes(data[: len(PREFIX)]).hex()}")

@@ -1,5 +1,5 @@
-"""Clients' sockets, whatever the target: ports, TLS, admission, authentication, limits, requests in frames.
+"""The sockets of clients, for all kinds of targets: ports, TLS, admission, authentication, limits, requests in frames.
 
-`target` is what a listener knows of a target, `client_transport` what every connection of a client owns, `requests`
-takes up requests that come in frames. Nothing here knows of pools.
+`target` is the interface of a target for its listener. `client_transport` is the part that every connection of a client
+has. `requests` handles requests that come in frames. Nothing here knows of pools.
 """

@@ -1,4 +1,4 @@
-"""A log entry for what clients asked for and were refused by the rules, and its count."""
+"""The audit log: an entry and a count for each request that the rules refused."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ log = get_logger(__name__)
 
 
 class AuditLog:
-    """One for a virtual cluster. Everything is counted; entries are written at a bounded rate, and say how many were
-    left out before them."""
+    """The audit log of one virtual cluster. All refusals are counted. Entries are written at a bounded rate, and have
+    the number of entries that were left out before them."""
 
     def __init__(self, virtual_cluster: str, metrics: Metrics) -> None:
         self._virtual_cluster = virtual_cluster
@@ -28,7 +28,7 @@ class AuditLog:
         if left_out is None:
             return
         log.warning(
-            "a request was refused by the rules",
+            "request denied",
             virtual_cluster=self._virtual_cluster,
             connection=connection.id,
             client_host=connection.client_host,

@@ -1,4 +1,4 @@
-"""Carries out the steps of authentications: threads for what is slow, a delay before a failure is told, log, counts."""
+"""Carries out the steps of authentications: runs slow ones in threads, delays failures, logs and counts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final
 
 from mesh.listener.peer import Peer
 from mesh.security.sasl import Challenge, Failure, Slow, Success
-from mesh.security.session import AuthenticationResult, Handshake, Lasting
+from mesh.security.session import Authenticated, AuthenticationResult, Handshake
 from mesh.telemetry.log_rate import LogRate
 from mesh.telemetry.logs import get_logger
 from mesh.telemetry.metrics import Metrics
@@ -18,13 +18,13 @@ from mesh.telemetry.metrics import Metrics
 log = get_logger(__name__)
 
 MOST_CHECKS: Final = 200
-"""Passwords that may wait to be checked; the connection of who comes then is closed, and it comes again."""
+"""The most passwords that may wait for a check. Above it a connection is closed, and the client tries again."""
 CHECKING_THREADS: Final = 2
 FAILURE_DELAY: Final = 0.1
-"""Seconds before a client learns that it failed: Kafka's connection.failed.authentication.delay.ms."""
+"""Seconds before a client learns of a failed authentication: Kafka's connection.failed.authentication.delay.ms."""
 
 Respond = Callable[[object], None]
-"""Answers the request that carried a step, if its connection is there still."""
+"""Answers the request that carried a step, if its connection still exists."""
 
 
 class Authenticator:
@@ -39,7 +39,7 @@ class Authenticator:
         self._rate = LogRate()
 
     def carry_out(self, connection: Peer, step: Handshake | AuthenticationResult, respond: Respond) -> None:
-        """A step that the handler of a request took."""
+        """Carries out a step that the handler of a request has returned."""
         self._take(connection, step, respond)
 
     def close(self) -> None:
@@ -50,12 +50,13 @@ class Authenticator:
             case Slow(check) if self._checks < MOST_CHECKS:
                 self._checks += 1
                 checked = self._threads.submit(check)
-                checked.add_done_callback(lambda future: self._soon(connection, respond, future))
+                checked.add_done_callback(lambda future: self._schedule_checked(connection, respond, future))
             case Slow():
                 self._take(connection, Failure("busy"), respond)
             case Failure(reason="busy"):
-                # Java's clients give up for good when they are told that they failed, and come again when closed.
-                self._tell(connection, step)
+                # Java clients give up for good when they get an authentication error, and retry when the connection
+                # closes.
+                self._log_failure(connection, step)
                 connection.abort()
             case Failure():
                 self._fail(connection, step, respond)
@@ -63,33 +64,33 @@ class Authenticator:
                 reason = step.name.lower()
                 self._metrics.authentication(self._virtual_cluster, "other", reason)
                 self._end(connection, step, respond)
-            case Lasting():
+            case Authenticated():
                 self._succeed(connection, step, respond)
             case Challenge(failure=Failure() as failure):
-                # Some clients do not wait for what follows: this is the time to tell of it.
-                self._tell(connection, failure)
+                # Some clients do not wait for an answer, so report the failure now.
+                self._log_failure(connection, failure)
                 respond(step)
             case _:
                 assert isinstance(step, Challenge | Handshake | str)
                 respond(step)
 
-    def _soon(self, connection: Peer, respond: Respond, future: Future[Success | Failure]) -> None:
+    def _schedule_checked(self, connection: Peer, respond: Respond, future: Future[Success | Failure]) -> None:
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._checked, connection, respond, future)
 
     def _checked(self, connection: Peer, respond: Respond, future: Future[Success | Failure]) -> None:
         self._checks -= 1
         if future.cancelled() or not connection.is_open:
-            return  # it has closed meanwhile
+            return  # the client has disconnected in the meantime
         step = connection.session.settle(future.result(), self._loop.time(), time.time())
         self._take(connection, step, respond)
 
-    def _succeed(self, connection: Peer, step: Lasting, respond: Respond) -> None:
+    def _succeed(self, connection: Peer, step: Authenticated, respond: Respond) -> None:
         result = "reauthenticated" if step.is_again else "success"
         self._metrics.authentication(self._virtual_cluster, _mechanism(connection), result)
         connection.established()
         log.debug(
-            "a client authenticated",
+            "client authenticated",
             virtual_cluster=self._virtual_cluster,
             connection=connection.id,
             principal=step.principal,
@@ -99,15 +100,15 @@ class Authenticator:
 
     def _fail(self, connection: Peer, failure: Failure, respond: Respond) -> None:
         if not failure.is_known:
-            self._tell(connection, failure)
+            self._log_failure(connection, failure)
         self._loop.call_later(FAILURE_DELAY, self._end, connection, failure, respond)
 
-    def _tell(self, connection: Peer, failure: Failure) -> None:
+    def _log_failure(self, connection: Peer, failure: Failure) -> None:
         self._metrics.authentication(self._virtual_cluster, _mechanism(connection), failure.reason)
         left_out = self._rate.admit(self._loop.time())
         if left_out is not None:
             log.warning(
-                "an authentication failed",
+                "authentication failed",
                 virtual_cluster=self._virtual_cluster,
                 connection=connection.id,
                 client_host=connection.client_host,
@@ -119,7 +120,7 @@ class Authenticator:
             )
 
     def _end(self, connection: Peer, result: object, respond: Respond) -> None:
-        """Answer, and close once that is sent."""
+        """Sends the response, and closes the connection when it is sent."""
         if connection.is_open:
             connection.stop_serving()
             respond(result)

@@ -1,4 +1,4 @@
-"""An address that the process has: who serves there may change, and clients that come in between wait."""
+"""An address of the process. Its target may change; clients that connect in between wait."""
 
 from __future__ import annotations
 
@@ -16,24 +16,35 @@ from mesh.listener.tls import BACKLOG, TlsListener
 
 
 class BoundAddress:
-    """An address of the process, and what serves it. bound: has the address, and accepts nothing by itself."""
+    """An address of the process, and the target that is served there. bound: has the address, and accepts no
+    connections itself."""
 
     def __init__(self, bound: asyncio.Server) -> None:
         self._bound = bound
         self._serving: list[asyncio.Server | TlsListener] = []
 
     @classmethod
-    async def bind(cls, address: Address) -> BoundAddress:
-        """Takes the address at once; clients are refused until somebody serves there. OSError if it is not free."""
+    async def bind(cls, address: Address, *, is_common: bool = False) -> BoundAddress:
+        """Takes the address at once. Clients are refused until a target is served there. Raises OSError if it is not
+        free.
+
+        is_common: other processes take the same address, and the kernel divides the clients between them.
+        """
         loop = asyncio.get_running_loop()
         return cls(
             await loop.create_server(
-                asyncio.Protocol, address.host, address.port, reuse_address=True, start_serving=False
+                asyncio.Protocol,
+                address.host,
+                address.port,
+                reuse_address=True,
+                reuse_port=is_common,
+                start_serving=False,
             )
         )
 
     async def serve(self, target: Target, node: int | None, listener: ListenerName, tasks: anyio.abc.TaskGroup) -> None:
-        """node: whose address it is, as Metadata calls it; None if it is no node's. listener: whose it is."""
+        """Serves a target here. node: the id of the address's node, as in Metadata; None for a bootstrap address.
+        listener: the listener of the address."""
         accept = partial(target.accept, node, listener)
         if target.listener.security.tls_of(listener) is not None:
             encrypted = TlsListener(self._bound, target.listener, accept, tasks, listener)
@@ -45,7 +56,7 @@ class BoundAddress:
             self._serving.append(await asyncio.get_running_loop().create_server(accept, sock=own, backlog=BACKLOG))
 
     def pause(self) -> None:
-        """Nobody serves there; clients that come wait until somebody does."""
+        """Stops serving. Clients that connect wait until the next target is served."""
         for listener in self._serving:
             listener.close()
         self._serving.clear()

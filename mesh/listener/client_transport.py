@@ -1,13 +1,13 @@
 """The transport of one client, under the rules of its listener: admission, identity, time limits, pacing.
 
-Whatever a target makes of the bytes of a client, its connection owns one of these. On a listener with SASL a client
-that has not authenticated may ask for versions and authenticate, in small requests and within a few seconds; anything
-else closes its connection.
+Every connection of a client owns one, whatever its target. On a listener with SASL, a client that has not authenticated
+may only send ApiVersions and authenticate, in small requests and within a few seconds. Any other request closes the
+connection.
 
-What is bounded over several connections, and how many requests a second are taken up, is decided by
-`mesh.listener.limits`. Time is bounded too: a connection is closed when no whole request came for `idle_timeout`, as
-Kafka does (connections.max.idle.ms), when a frame that has begun is not whole after `frame_timeout`, and when the
-client has read nothing of what waits for it for `write_timeout`.
+`mesh.listener.limits` decides about limits over several connections, and about the rate of requests. A connection is
+closed if no whole request comes for `idle_timeout`, as on a broker (connections.max.idle.ms). It is also closed if a
+frame is not complete `frame_timeout` after its beginning, and if the client reads none of the waiting bytes for
+`write_timeout`.
 """
 
 from __future__ import annotations
@@ -29,35 +29,35 @@ from mesh.wire.errors import ProtocolError
 from mesh.wire.messages import Buffer
 
 _WITH_RESET: Final = pack("ii", 1, 0)
-"""Of SO_LINGER: closed at once, and what was not sent is lost."""
+"""The SO_LINGER value for a close with a reset, which loses unsent data."""
 AUTHENTICATION_TIMEOUT: Final = 10.0
-"""Seconds a client has to authenticate in."""
+"""Seconds that a client has to authenticate."""
 
 
 class TransportOwner(Protocol):
-    """What a target makes of the bytes of one client; it owns the transport."""
+    """The owner of a transport: the part of a target that reads the bytes of one client."""
 
     def opened(self) -> None:
-        """The client was let in. It may have to authenticate first."""
+        """Called when the client was admitted. It may have to authenticate first."""
 
     def established(self) -> None:
-        """It is known who the client is, for the first time or again."""
+        """Called when the client's identity is known, for the first time or again."""
 
     def resumed(self) -> None:
-        """The next request may be taken up: the client reads again, or its rest is over."""
+        """Called when the mesh may handle the next request: the client reads again, or its pause is over."""
 
     def closed(self) -> None:
-        """The client is gone: what waits here must not be given anything any more."""
+        """Called when the client is gone: no result may be given to waiting requests any more."""
 
     @property
     def is_busy(self) -> bool:
-        """Whether the client waits for the mesh, rather than the mesh for the client."""
+        """True if the client waits for the mesh, rather than the mesh for the client."""
 
     @property
     def has_unfinished_frame(self) -> bool: ...
 
 
-class _Nobody:
+class _NoOwner:
     """The owner of a transport whose client is gone."""
 
     is_busy = False
@@ -72,11 +72,12 @@ class _Nobody:
     def closed(self) -> None: ...
 
 
-_NOBODY: Final = _Nobody()
+_NO_OWNER: Final = _NoOwner()
 
 
 class ClientTransport:
-    """The transport of one client. listener_name: to whose address it came. admitted: None before it was let in."""
+    """The transport of one client. listener_name: the listener that the client connected to. admitted: None before the
+    client was admitted."""
 
     def __init__(self, listener: Listener, connection: TransportOwner, listener_name: ListenerName = FIRST) -> None:
         self.listener_name: Final = listener_name
@@ -89,17 +90,19 @@ class ClientTransport:
         self.is_open = False
         self._is_stopped = False
         self.is_reading_paused = False
+        self._is_read_elsewhere = False
+        self._is_reading = True
         self.is_writing_paused = False
         self._has_read_ahead = False
         self._listener = listener
         self._connection: TransportOwner = connection
         self._transport: asyncio.Transport | None = None
-        self._resting: asyncio.TimerHandle | None = None
+        self._throttled: asyncio.TimerHandle | None = None
         self._heard = 0.0
         self._authentication: asyncio.TimerHandle | None = None
         self._frame_begun = math.inf
         self._read_last = math.inf
-        """When the client was last seen reading, while something waits for it."""
+        """The time at which the client was last seen to read, while bytes wait for it."""
         self._watch: asyncio.TimerHandle | None = None
 
     @property
@@ -107,19 +110,30 @@ class ClientTransport:
         return self._connection.is_busy
 
     @property
+    def log_fields(self) -> dict[str, str | int]:
+        """The keys that name the connection in the log."""
+        return {"virtual_cluster": self._listener.name, "connection": self.id, "client_host": self.client_host}
+
+    @property
+    def transport(self) -> asyncio.Transport | None:
+        """The transport; None before it is open, and when the client is gone."""
+        return self._transport
+
+    @property
     def is_ending(self) -> bool:
-        """Whether it is being closed, or is gone: no request is taken up any more."""
+        """True if the connection is being closed, or is gone: no further request is handled."""
         return self._is_stopped or not self.is_open
 
     @property
     def may_be_served(self) -> bool:
-        """Whether its next request may be taken up: it reads its answers, and is within its quota."""
-        return self.is_open and not (self._is_stopped or self.is_writing_paused) and self._resting is None
+        """True if the mesh may handle the client's next request: the client reads its responses, and is within its
+        quota."""
+        return self.is_open and not (self._is_stopped or self.is_writing_paused) and self._throttled is None
 
     # Called by the connection, for the event loop
 
     def open(self, transport: asyncio.BaseTransport) -> None:
-        accepted = cast("asyncio.Transport", transport)  # uvloop's is none by inheritance
+        accepted = cast("asyncio.Transport", transport)  # uvloop's transports do not inherit from it
         peer = transport.get_extra_info("peername")
         self.client_host = str(peer[0]) if peer else ""
         if not self._is_taken_over:
@@ -137,8 +151,8 @@ class ClientTransport:
         self._identify(accepted)
 
     def take_over(self, before: ClientTransport) -> None:
-        """Before it is opened, on the transport of another one: that one's client was let in already, and may have
-        authenticated. The other one ends, without a word to its client."""
+        """Takes over the socket of another ClientTransport, before this one is opened. The client was admitted already,
+        and may have authenticated. The other ClientTransport ends, and the client does not notice."""
         self._is_taken_over = True
         self.admitted, before.admitted = before.admitted, None
         self.session = before.session
@@ -149,32 +163,33 @@ class ClientTransport:
         self._read_last = self._listener.now()
         self._watch_again()
         self._pace()
-        self._hold()
+        self._count_unread()
 
     def resume_writing(self) -> None:
         self.is_writing_paused = False
         self._read_last = math.inf
-        self._listener.admission.hold(self, 0)
+        self._listener.admission.count_unread(self, 0)
         self._connection.resumed()
         self._pace()
 
     def end(self) -> None:
-        """The connection is told at once: what waits here must not be given anything any more."""
+        """Tells the connection at once that the client is gone: no result may be given to waiting requests any more."""
         if self._transport is None:
             return
         self._transport = None
         self.is_open = False
-        for timer in (self._watch, self._resting, self._authentication):
+        for timer in (self._watch, self._throttled, self._authentication):
             if timer is not None:
                 timer.cancel()
         self._listener.disconnected(self)
-        connection, self._connection = self._connection, _NOBODY  # no cycle may stay: it keeps frames
+        connection, self._connection = self._connection, _NO_OWNER  # break the cycle: it keeps frames alive
         connection.closed()
 
     # Called by the connection
 
     def received(self, *, whole: bool, unfinished: bool) -> None:
-        """Bytes came. whole: whether they completed a request. unfinished: whether they began another one."""
+        """Notes that bytes came. whole: True if they completed a request. unfinished: True if they began another
+        one."""
         if whole:
             self._heard = self._listener.now()
         if not unfinished:
@@ -182,97 +197,105 @@ class ClientTransport:
         elif self._frame_begun == math.inf:
             self._begin_frame()
         elif whole:
-            self._frame_begun = self._heard  # which is later, so that the limits are looked at early enough
+            self._frame_begun = self._heard  # only later than before, so the timer is early enough
 
     def write(self, buffers: Sequence[Buffer]) -> None:
-        """A response, or several, or parts of them."""
+        """Writes a response, several responses, or parts of them."""
         self._heard = self._listener.now()
-        # One that is being closed, for it did not authenticate say, may still have a Fetch that ends.
+        # A connection that is closing, for example after a failed authentication, may still have a waiting Fetch.
         if buffers and self._transport is not None and not self._transport.is_closing():
             self._transport.writelines(buffers)
             if self.is_writing_paused:
-                self._hold()
+                self._count_unread()
 
     def pace(self, *, has_read_ahead: bool) -> None:
-        """Read no further than what is bounded. has_read_ahead: so much waits to be taken up that no more is read."""
+        """Stops reading at the limits. has_read_ahead: True if enough data waits already."""
         self._has_read_ahead = has_read_ahead
         if has_read_ahead is not self.is_reading_paused:
             self._pace()
 
-    def rest(self, seconds: float) -> None:
-        """Read nothing, and take up nothing, for so long: its client is above a quota."""
+    def read_elsewhere(self, *, is_begun: bool) -> None:
+        """Notes that other code reads the socket from now on (is_begun), or has stopped reading it. The time limits
+        stay; see `received`."""
+        self._is_read_elsewhere = is_begun
+        self._pace()
+
+    def throttle(self, seconds: float) -> None:
+        """Reads nothing, and handles no request, for so many seconds: the client is above a quota."""
         if seconds <= 0 or self._transport is None:
             return
-        if self._resting is not None:
-            self._resting.cancel()
-        self._resting = asyncio.get_running_loop().call_later(seconds, self._rested)
+        if self._throttled is not None:
+            self._throttled.cancel()
+        self._throttled = asyncio.get_running_loop().call_later(seconds, self._throttle_ended)
         self._pace()
 
     def refuse(self, problem: ProtocolError) -> None:
-        """Close it for what its client sent."""
+        """Closes the connection because of what the client sent."""
         self._listener.admission.refused(self, problem)
         self.abort()
 
     # Called by the listener
 
     def established(self) -> None:
-        """It is known who the client is, for the first time or again."""
+        """Notes that the client's identity is known, for the first time or again."""
         self._connection.established()
         self.refresh_access()
         if self._authentication is not None:
             self._authentication.cancel()
 
     def refresh_access(self) -> None:
-        """What the client may do has to be looked at again."""
+        """Has the client's permissions checked again."""
         self.access = self._listener.security.access(self.session.principal, self.client_host)
 
     def stop_serving(self) -> None:
-        """Take up no request any more: it is about to be closed."""
+        """Handles no further requests: the connection is about to be closed."""
         self._is_stopped = True
 
     def close(self) -> None:
-        """What was answered is still sent."""
+        """Closes the connection when all responses are sent."""
         self._is_stopped = True
         if self._transport is not None:
             self._transport.close()
 
     def abort(self) -> None:
-        """At once; what was not sent is lost."""
+        """Closes the connection at once. Unsent data is lost."""
         transport = self._transport
         self.end()
         if transport is not None:
             transport.abort()
 
     def reset(self) -> None:
-        """`abort`, as a host does where nobody listens: the client is not told of an orderly end."""
+        """Closes the connection like `abort`, but the client gets a reset, as from a host without a listener."""
         own = self._transport.get_extra_info("socket") if self._transport is not None else None
         if own is not None:
             own.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _WITH_RESET)
         self.abort()
 
-    # How
+    # Internals
 
     def _bound_send_buffer(self, transport: asyncio.Transport) -> None:
         size, own = self._listener.admission.limits.send_buffer, transport.get_extra_info("socket")
         if size is not None and own is not None:
             own.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, size)
 
-    def _hold(self) -> None:
+    def _count_unread(self) -> None:
         if self._transport is not None:
-            self._listener.admission.hold(self, self._transport.get_write_buffer_size())
+            self._listener.admission.count_unread(self, self._transport.get_write_buffer_size())
 
     def _pace(self) -> None:
         if self._transport is None or self._transport.is_closing():
             return
-        pause = self.is_writing_paused or self._resting is not None or self._has_read_ahead
+        pause = self.is_writing_paused or self._throttled is not None or self._has_read_ahead
+        if (is_reading := not (pause or self._is_read_elsewhere)) is not self._is_reading:
+            self._is_reading = is_reading
+            (self._transport.resume_reading if is_reading else self._transport.pause_reading)()
         if pause is not self.is_reading_paused:
             self.is_reading_paused = pause
-            (self._transport.pause_reading if pause else self._transport.resume_reading)()
             if not pause and self._connection.has_unfinished_frame:
-                self._begin_frame()  # it could not come while nothing was read
+                self._begin_frame()  # the time without reading does not count
 
-    def _rested(self) -> None:
-        self._resting = None
+    def _throttle_ended(self) -> None:
+        self._throttled = None
         self._connection.resumed()
         self._pace()
 
@@ -302,7 +325,7 @@ class ClientTransport:
         self._watch_again()
 
     def _watch_again(self) -> None:
-        """Look at the time limits when the nearest of them is due, or earlier."""
+        """Checks the time limits again when the first of them is due, or earlier."""
         limits = self._listener.admission.limits
         frame = math.inf if self.is_reading_paused else self._frame_begun + limits.frame_timeout
         due = min(self._heard + limits.idle_timeout, frame, self._read_last + limits.write_timeout)
@@ -310,9 +333,9 @@ class ClientTransport:
             if self._watch.when() <= due:
                 return
             self._watch.cancel()
-        self._watch = asyncio.get_running_loop().call_at(due, self._look)
+        self._watch = asyncio.get_running_loop().call_at(due, self._check_timeouts)
 
-    def _look(self) -> None:
+    def _check_timeouts(self) -> None:
         self._watch = None
         overdue = self._overdue(self._listener.now())
         if overdue is None:
@@ -327,9 +350,9 @@ class ClientTransport:
             if self._transport.get_write_buffer_size() >= self.admitted.unread:
                 return "not_reading"
             self._read_last = now
-            self._hold()
+            self._count_unread()
         if not self.is_reading_paused and now >= self._frame_begun + limits.frame_timeout:
             return "unfinished_frame"
         if self._connection.is_busy:
-            self._heard = now  # we are to speak, not its client
+            self._heard = now  # the client waits for the mesh, so it is not idle
         return "idle" if now >= self._heard + limits.idle_timeout else None

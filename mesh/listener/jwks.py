@@ -1,4 +1,5 @@
-"""The keys that an issuer of tokens publishes, fetched again and again, and soon when a token names an unknown one."""
+"""The keys that an issuer of tokens publishes. They are fetched at intervals, and soon after a token names an unknown
+key."""
 
 from __future__ import annotations
 
@@ -20,22 +21,22 @@ if TYPE_CHECKING:
 log = get_logger(__name__)
 
 TIMEOUT: Final = 5.0
-"""Seconds that an endpoint may be silent."""
+"""Seconds that an endpoint may stay silent."""
 LONGEST: Final = 15.0
-"""Seconds for one fetch, however much it brings meanwhile."""
+"""The most seconds for one fetch, however much data comes."""
 LARGEST: Final = 1 << 20
-"""Bytes of a key set."""
+"""The largest key set, in bytes."""
 PIECE: Final = 1 << 16
-"""Bytes that are read at a time."""
+"""Bytes read at a time."""
 SHORTEST_INTERVAL: Final = 5.0
-"""Seconds between two fetches: anybody can ask for one by sending a token that names a key nobody has."""
+"""The least seconds between two fetches. Anybody can cause a fetch by sending a token with an unknown key id."""
 
 Fetch = Callable[[], Awaitable["TokenKeys"]]
 
 
 class JwksSource:
-    """The keys of a URL, fetched again now and then. interval: seconds between two fetches if nobody asks for one.
-    fetch: OSError or ValueError if it fails."""
+    """The keys of a URL, fetched at intervals. interval: seconds between two fetches if none is requested. fetch:
+    returns the keys; raises OSError or ValueError."""
 
     def __init__(self, url: str, tokens: Tokens, interval: float, fetch: Fetch | None = None) -> None:
         self._url = url
@@ -44,17 +45,18 @@ class JwksSource:
         self._fetch = fetch or partial(fetch_in_thread, url, threading.Lock())
         self._asked = anyio.Event()
         self._fetched_at = -SHORTEST_INTERVAL
-        """When the fetch began that brought the keys which are in use."""
+        """The start of the fetch that brought the current keys."""
 
     def refresh_soon(self) -> bool:
-        """A token names a key that is not known. False if the keys are too young for another fetch to bring it."""
+        """Requests a fetch soon, since a token names an unknown key. Returns False if the keys are so new that a fetch
+        would not bring the key."""
         if anyio.current_time() - self._fetched_at < SHORTEST_INTERVAL:
             return False
         self._asked.set()
         return True
 
     async def keep_fresh(self) -> None:
-        """Until cancelled. While the keys cannot be fetched the ones that are there stay in use."""
+        """Fetches the keys at intervals until cancelled. If they cannot be fetched, the known keys stay in use."""
         is_failing = False
         while True:
             self._asked = anyio.Event()
@@ -66,11 +68,11 @@ class JwksSource:
             except (OSError, ValueError) as problem:  # TimeoutError is an OSError
                 if not is_failing:
                     reason = str(problem) or f"not finished within {LONGEST:g} s"
-                    log.warning("the keys for tokens cannot be fetched", path=self._url, reason=reason)
+                    log.warning("token keys cannot be fetched", path=self._url, reason=reason)
                 is_failing = True
             else:
                 if is_failing:
-                    log.info("the keys for tokens are fetched again", path=self._url)
+                    log.info("token keys fetched again", path=self._url)
                 is_failing = False
             await anyio.sleep(SHORTEST_INTERVAL)
             if self._tokens.keys is not None:
@@ -79,12 +81,12 @@ class JwksSource:
 
 
 async def fetch_in_thread(url: str, one_at_a_time: threading.Lock) -> TokenKeys:
-    """The loop goes on meanwhile. A fetch that was given up may hang on; none is begun until it has ended."""
+    """Fetches the keys in a thread. A fetch that was abandoned may hang; no other one begins until it has ended."""
     return await anyio.to_thread.run_sync(fetch, url, one_at_a_time, abandon_on_cancel=True)
 
 
 def fetch(url: str, one_at_a_time: threading.Lock) -> TokenKeys:
-    """OSError or ValueError if it fails."""
+    """Fetches the keys. Raises OSError or ValueError if that fails."""
     from mesh.security.oauthbearer import keys_of_jwks
 
     if not one_at_a_time.acquire(blocking=False):

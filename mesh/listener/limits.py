@@ -1,12 +1,13 @@
-"""Who is let in, and how much of the mesh one client may use: decisions only, no IO; times in seconds.
+"""Admission of clients, and limits for one client: decisions only, no IO. Times are in seconds.
 
-A client is an address here: an IPv4 address, or a /64 network of IPv6, which one host has for itself. Three things are
-bounded: connections (of the process by its open files, of a virtual cluster, of an address), requests per second (of a
-connection, of an address), and bytes that clients do not read.
+A client is an address here: an IPv4 address, or a /64 network of IPv6, which usually belongs to one host. Three things
+are bounded: connections (of the process by its open files, of a virtual cluster, of an address), requests per second
+(of a connection, of an address), and bytes that clients do not read.
 
-Requests are rationed as Kafka does it (KIP-124, KIP-219): one above the quota is carried out and answered at once, with
-the time in `throttle_time_ms` for which nothing more is taken up from its connection. A Fetch that brings new
-records is no load but the work itself, and costs nothing; one that only brings again what was sent is one like others.
+The rate of requests is limited as in Kafka (KIP-124, KIP-219). A request above the quota is carried out and answered at
+once. For the time in `throttle_time_ms`, no further request of its connection is handled. A Fetch that brings new
+records is no load but the work itself, and does not count. A Fetch whose records were all sent before counts
+like any other request.
 """
 
 from __future__ import annotations
@@ -28,32 +29,34 @@ Closed: TypeAlias = Literal[
     "not_reading",
     "too_much_unread",
 ]
-"""Why a connection is refused or closed, where it is not a protocol error."""
+"""Reasons why a connection is refused or closed, other than a protocol error."""
 
 LONGEST_THROTTLE: Final = 1.0
-"""Seconds. Clients count it against the time-out of their next request, so it is short; Kafka's default is the same."""
+"""The longest throttle in seconds. It is short, since clients count it against the timeout of their next request; Kafka
+has the same default."""
 KEPT_FOR_OTHERS: Final = 200
-"""Descriptors that are not for clients: connections to upstream clusters, files, the admin address. An eighth of all of
-them, if that is more."""
+"""Descriptors that are not for clients: upstream connections, files, the admin address. An eighth of all descriptors,
+if that is more."""
 
 FEW_ADDRESSES: Final = 1_000
-"""So many are remembered without looking whether they still matter."""
+"""The number of addresses that are remembered without a check whether they still matter."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Of one virtual cluster: docs/configuration.md, `limits`. Times in seconds, sizes in bytes, rates per second."""
+    """The limits of one virtual cluster: docs/configuration.md, `limits`. Times in seconds, sizes in bytes, rates per
+    second."""
 
     connections: int = 10_000
     connections_per_address: int = 5_000
     request: int | None = None
-    """The largest request; None: what is usual for the target."""
+    """The largest request in bytes; None for the target's default."""
     idle_timeout: float = 600.0
     frame_timeout: float = 30.0
     write_timeout: float = 60.0
     unread: int = 64 << 20
     send_buffer: int | None = 256 << 10
-    """Of each connection, in the kernel (SO_SNDBUF); None: as large as the system lets it become."""
+    """The kernel's send buffer of each connection (SO_SNDBUF) in bytes; None leaves it to the system."""
     request_rate: int = 1_000
     request_rate_per_address: int = 2_000
 
@@ -68,14 +71,14 @@ class RequestQuota:
         self._left = float(rate)
         self._at = now
 
-    def take(self, now: float) -> float:
-        """One request was answered. Returns for how long its client must rest, 0 for not at all."""
+    def charge_request(self, now: float) -> float:
+        """Counts an answered request. Returns the seconds for which the client is throttled; 0 if it is not."""
         self._refill(now)
         self._left = max(self._left - 1.0, -self.rate * LONGEST_THROTTLE)
         return 0.0 if self._left >= 0 else -self._left / self.rate
 
-    def is_rested(self, now: float) -> bool:
-        """Whether nothing is known here that a new bucket would not say."""
+    def is_full(self, now: float) -> bool:
+        """True if a new bucket would decide the same from now on."""
         self._refill(now)
         return self._left >= self.rate
 
@@ -85,8 +88,8 @@ class RequestQuota:
 
 
 class Descriptors:
-    """Open files of this process. for_clients: how many connections they suffice for. used: by clients, and by what is
-    opened towards brokers for one client alone."""
+    """The open files of this process. for_clients: the number of connections for which they suffice. used: connections
+    of clients, and connections to brokers for a single client."""
 
     def __init__(self, available: int) -> None:
         self.available = available
@@ -95,11 +98,11 @@ class Descriptors:
 
 
 def raise_descriptor_limit() -> int:
-    """Lets this process open as many files as it is allowed to (RLIMIT_NOFILE), and returns how many."""
+    """Raises the limit of open files of this process as far as allowed (RLIMIT_NOFILE). Returns the limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    except (ValueError, OSError):  # some systems name a hard limit that they do not allow
+    except (ValueError, OSError):  # some systems report a hard limit that they do not allow
         return _number(soft)
     return _number(hard)
 
@@ -110,7 +113,7 @@ def _number(limit: int) -> int:
 
 @dataclass(slots=True, eq=False)
 class ClientAddress:
-    """Where several connections may come from."""
+    """The address of a client, from which several connections may come."""
 
     quota: RequestQuota
     connections: int = 0
@@ -118,7 +121,7 @@ class ClientAddress:
 
 @dataclass(slots=True, eq=False)
 class Admitted:
-    """A connection that was let in."""
+    """A connection that was admitted. unread: bytes that wait for its client."""
 
     host: str
     address: ClientAddress
@@ -126,11 +129,12 @@ class Admitted:
     unread: int = field(default=0)
 
 
-class Gate:
-    """Of one virtual cluster. descriptors, memory: shared by all of the process.
+class ConnectionLimiter:
+    """Admits the connections of one virtual cluster within its limits. descriptors, memory: shared by the
+    whole process.
 
-    most_unread: bytes that clients may let wait for them. They count as records do, and are a quarter of the budget at
-    most: otherwise clients that do not read could keep everybody else from getting records.
+    most_unread: the most bytes that may wait for clients. They count as records do, and are a quarter of the budget at
+    most. Otherwise clients that do not read could keep all others from getting records.
     """
 
     def __init__(self, limits: Limits, descriptors: Descriptors, memory: MemoryBudget | None = None) -> None:
@@ -147,7 +151,7 @@ class Gate:
         return min(self.limits.unread, self._memory.limit // 4)
 
     def change(self, limits: Limits, admitted: Iterable[Admitted]) -> None:
-        """Other limits from now on; admitted: all connections that are there."""
+        """Applies other limits from now on. admitted: all open connections."""
         self.limits = limits
         for address in self._addresses.values():
             address.quota.rate = limits.request_rate_per_address
@@ -155,7 +159,7 @@ class Gate:
             each.quota.rate = limits.request_rate
 
     def enter(self, host: str, now: float) -> Admitted | Closed:
-        """A connection was accepted: let it in, or say why not."""
+        """Admits an accepted connection. Returns the reason if it is refused."""
         limits, descriptors = self.limits, self._descriptors
         if descriptors.used >= descriptors.for_clients:
             return "no_descriptor_left"
@@ -165,7 +169,7 @@ class Gate:
         address = self._addresses.get(name)
         if address is None:
             if len(self._addresses) >= self._swept_beyond:
-                self._forget_rested(now)
+                self._forget_idle(now)
             address = self._addresses[name] = ClientAddress(RequestQuota(limits.request_rate_per_address, now))
         if address.connections >= limits.connections_per_address:
             return "too_many_connections_of_address"
@@ -178,35 +182,38 @@ class Gate:
         admitted.address.connections -= 1
         self.connections -= 1
         self._descriptors.used -= 1
-        self.hold(admitted, 0)
+        self.count_unread(admitted, 0)
 
-    def reach_out(self, count: int) -> None:
-        """So many more connections are there for clients that were let in; less than 0 when they end. They are never
-        refused: whoever comes next is."""
+    def count_broker_connections(self, count: int) -> None:
+        """Counts further connections to brokers for admitted clients; a negative count when they end. They are never
+        refused; new clients are."""
         self._descriptors.used += count
 
-    def take(self, admitted: Admitted, now: float) -> float:
-        """A request of a connection was answered. Returns for how long nothing more is taken up from it."""
-        return min(max(admitted.quota.take(now), admitted.address.quota.take(now)), LONGEST_THROTTLE)
+    def charge_request(self, admitted: Admitted, now: float) -> float:
+        """Counts an answered request of a connection. Returns the seconds for which no further request of it is
+        handled."""
+        return min(
+            max(admitted.quota.charge_request(now), admitted.address.quota.charge_request(now)), LONGEST_THROTTLE
+        )
 
-    def hold(self, admitted: Admitted, unread: int) -> None:
-        """So many bytes wait for the client of a connection to read them."""
+    def count_unread(self, admitted: Admitted, unread: int) -> None:
+        """Counts bytes that wait for the client of a connection."""
         self.unread += unread - admitted.unread
         self._memory.used += unread - admitted.unread
         admitted.unread = unread
 
-    def _forget_rested(self, now: float) -> None:
-        # Not when the last connection of an address ends: whoever comes back at once has still used up its quota.
+    def _forget_idle(self, now: float) -> None:
+        # Quotas outlive the last connection of an address: a client that reconnects at once has still used its quota.
         self._addresses = {
             name: address
             for name, address in self._addresses.items()
-            if address.connections or not address.quota.is_rested(now)
+            if address.connections or not address.quota.is_full(now)
         }
         self._swept_beyond = 2 * len(self._addresses) + FEW_ADDRESSES
 
 
 def network_of(host: str) -> str:
-    """The address for which a client is counted."""
+    """Returns the address or network under which a client is counted."""
     try:
         address = ip_address(host.partition("%")[0])
     except ValueError:

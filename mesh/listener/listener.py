@@ -1,4 +1,4 @@
-"""What the connections of one virtual cluster share, whatever its target."""
+"""The state that all connections of one virtual cluster share, for every kind of target."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mesh.apis.answers import ConnectionId
 from mesh.listener.admission import Admission
 from mesh.listener.audit_log import AuditLog
 from mesh.listener.authentication import Authenticator
-from mesh.listener.limits import Descriptors, Gate, Limits
+from mesh.listener.limits import ConnectionLimiter, Descriptors, Limits
 from mesh.listener.peer import Peer
 from mesh.listener.security import ListenerSecurity
 from mesh.telemetry.logs import get_logger
@@ -21,18 +21,25 @@ log = get_logger(__name__)
 
 
 class Listener:
-    """The limits, security and counts of one virtual cluster, and who is connected to it. name: its own."""
+    """The limits, security and counts of one virtual cluster, with its connected clients. name: the name of the virtual
+    cluster."""
 
     def __init__(
-        self, name: str, metrics: Metrics, security: ListenerSecurity | None = None, gate: Gate | None = None
+        self,
+        name: str,
+        metrics: Metrics,
+        security: ListenerSecurity | None = None,
+        limiter: ConnectionLimiter | None = None,
     ) -> None:
         self.name = name
         self.metrics = metrics
         self.security = security or ListenerSecurity()
         self._loop = asyncio.get_running_loop()
         self.now: Final[Callable[[], float]] = self._loop.time
-        """Seconds of a clock that only goes forward."""
-        self.admission = Admission(name, gate or Gate(Limits(), Descriptors(1 << 20)), metrics, self._loop.time)
+        """The time in seconds, from a clock that never goes back."""
+        self.admission = Admission(
+            name, limiter or ConnectionLimiter(Limits(), Descriptors(1 << 20)), metrics, self._loop.time
+        )
         self.authenticator = Authenticator(name, metrics)
         self.audit = AuditLog(name, metrics)
         self.connections: dict[ConnectionId, Peer] = {}
@@ -45,9 +52,9 @@ class Listener:
 
     def connected(self, connection: Peer) -> None:
         self.connections[connection.id] = connection
-        if self._is_stopping:  # its handshake began before that
+        if self._is_stopping:  # its handshake began before the stop
             self._loop.call_soon(connection.close)
-        log.debug("a client connected", virtual_cluster=self.name, connection=connection.id)
+        log.debug("client connected", virtual_cluster=self.name, connection=connection.id)
 
     def disconnected(self, connection: Peer) -> None:
         del self.connections[connection.id]
@@ -57,12 +64,12 @@ class Listener:
         self.admission.change(limits, self.connections.values())
 
     def rules_changed(self) -> None:
-        """What connected clients may do is looked at again, from their next request on."""
+        """Has the permissions of connected clients checked again, from their next request on."""
         for connection in self.connections.values():
             connection.refresh_access()
 
     def begin_stop(self) -> None:
-        """Connections that are still being accepted are closed at once."""
+        """Begins the stop: connections that are still being accepted are closed at once."""
         self._is_stopping = True
 
     def close(self) -> None:

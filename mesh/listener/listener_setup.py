@@ -1,4 +1,4 @@
-"""From the configuration of a listener to its security, and to the files that may change while it runs."""
+"""Makes the security of a listener from its configuration, with the files that are watched for changes."""
 
 from __future__ import annotations
 
@@ -13,9 +13,7 @@ from mesh.config.listeners import FIRST, ListenerName
 from mesh.config.mistakes import ConfigurationError, KeyPath, Mistake
 from mesh.config.model import VirtualClusterConfig
 from mesh.config.security.files import load_rules, load_users, rules_of, stored_users
-from mesh.config.security.model import Authorization, ListenerTls, OAuthBearer
-from mesh.config.security.model import SaslConfig as SaslConfig
-from mesh.config.security.model import TlsConfig as TlsConfig
+from mesh.config.security.model import Authorization, ListenerTls, OAuthBearer, SaslConfig, TlsConfig
 from mesh.listener.jwks import JwksSource
 from mesh.listener.security import ListenerSecurity, Sasl, Tls, Tokens
 from mesh.listener.tls import server_context
@@ -29,10 +27,11 @@ _TLS_FILES: Final = ("certificate_file", "key_file", "client_ca_file")
 
 
 class ListenerSetup:
-    """The security of a listener as it is configured. security: of the listener. watched: its files. key_source: of its
-    keys, if they come from a URL.
+    """The configured security of a listener.
 
-    changed: told when rules have changed. Raises ConfigurationError for files that cannot be used.
+    security: replaced part by part when files change. watched: the files that may change. key_source: the source of
+    token keys, if they come from a URL. rules_changed: called when rules have changed. Raises ConfigurationError for
+    files that cannot be used.
     """
 
     def __init__(self, config: VirtualClusterConfig, path: KeyPath) -> None:
@@ -53,7 +52,7 @@ class ListenerSetup:
             raise ConfigurationError(problems)
 
     def take_over(self, security: ListenerSecurity) -> None:
-        """From now on this is the setup of a listener that is at work already."""
+        """Makes this the setup of a listener that runs already."""
         security.change(self.security)
         self.security = security
 
@@ -91,7 +90,7 @@ class ListenerSetup:
             more = load_users(Path(config.users_file)) if config.users_file is not None else ()
             names = [user.name for user in (*config.users, *more)]
             if twice := {name for name in names if names.count(name) > 1}:
-                raise ValueError(f"users that stand in the configuration and in users_file: {', '.join(sorted(twice))}")
+                raise ValueError(f"users in both the configuration and users_file: {', '.join(sorted(twice))}")
             return Credentials(stored_users((*config.users, *more)), secret)
 
         def apply(credentials: Credentials) -> None:
@@ -138,15 +137,15 @@ class ListenerSetup:
 
 @dataclass(frozen=True, slots=True)
 class AdminCertificate:
-    """The certificate of the admin address. context: of the admin address; it is given a new certificate when the files
-    change."""
+    """The certificate of the admin address. context: gets a new certificate when the files change."""
 
     context: ssl.SSLContext
     files: Watched[Any]
 
 
 def admin_certificate(config: TlsConfig, known: ssl.SSLContext | None = None) -> AdminCertificate:
-    """known: that is in use, and is changed. Raises ConfigurationError for files that cannot be used."""
+    """Reads the certificate of the admin address. known: a context in use, which is changed in place; None to make one.
+    Raises ConfigurationError for files that cannot be used."""
     files = [config.certificate_file, config.key_file]
     try:
         made = server_context(config)
@@ -167,7 +166,7 @@ def admin_certificate(config: TlsConfig, known: ssl.SSLContext | None = None) ->
 def _mistake(path: KeyPath, files: Sequence[str], problem: Exception) -> Mistake:
     match problem:
         case OSError(filename=str(name), strerror=str(reason)) if not isinstance(problem, ssl.SSLError):
-            # Of the TLS files, which are read together, it is this one.
+            # The TLS files are read together; the mistake names this one.
             key = (_TLS_FILES[files.index(name)],) if path[-1] == "tls" and name in files else ()
             return Mistake((*path, *key), name, reason)
     return Mistake(path, ", ".join(files), describe(problem))

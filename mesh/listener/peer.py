@@ -1,4 +1,4 @@
-"""A client at the other end of a connection, as those see it who let it in, authenticate it and write about it."""
+"""A client as admission, authentication and the audit log see it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mesh.security.session import Session
 
 
 class Peer(Protocol):
-    """A client at the other end of a connection. admitted: None before it was let in."""
+    """The client at the other end of a connection. admitted: None before the client was admitted."""
 
     @property
     def id(self) -> ConnectionId: ...
@@ -21,7 +21,7 @@ class Peer(Protocol):
 
     @property
     def listener_name(self) -> ListenerName:
-        """To whose address it came."""
+        """The name of the listener that the client connected to."""
 
     @property
     def session(self) -> Session: ...
@@ -34,19 +34,19 @@ class Peer(Protocol):
 
     @property
     def is_busy(self) -> bool:
-        """Whether the client waits for an answer."""
+        """True if the client waits for an answer."""
 
     def established(self) -> None:
-        """It is known who the client is, for the first time or again."""
+        """Notes that the client's identity is known, for the first time or again."""
 
     def refresh_access(self) -> None:
-        """What the client may do has to be looked at again."""
+        """Has the client's permissions checked again."""
 
     def stop_serving(self) -> None:
-        """Take up no request any more: it is about to be closed."""
+        """Handles no further requests: the connection is about to be closed."""
 
     def close(self) -> None:
-        """What was answered is still sent."""
+        """Closes the connection when all responses are sent."""
 
     def abort(self) -> None:
-        """At once; what was not sent is lost."""
+        """Closes the connection at once. Unsent data is lost."""

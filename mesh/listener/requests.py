@@ -1,7 +1,7 @@
-"""Requests that come in frames: authenticated first, guarded, counted and throttled, whatever the target.
+"""Requests that come in frames: they are authenticated, authorized, counted and throttled, for every kind of target.
 
-A bug in a handler ends the connection whose request it was, loudly, and nothing else: it is logged with its traceback
-and counted as a request that ended in UNKNOWN_SERVER_ERROR, which is never sent.
+A bug in a handler ends only the connection of the request. The bug is logged with its traceback, and counted as a
+request that ended in UNKNOWN_SERVER_ERROR, an error that is never sent.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from mesh.listener.listener import Listener
 from mesh.telemetry.logs import get_logger
 from mesh.telemetry.response_errors import error_of
 from mesh.wire.apis import ApiKey, Versions
-from mesh.wire.connection import Request
+from mesh.wire.connection import FramedRequest
 from mesh.wire.errors import ErrorCode, ProtocolError
 from mesh.wire.features import Features
 from mesh.wire.messages import (
@@ -37,25 +37,26 @@ _AUTHENTICATION: Final = frozenset({ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTIC
 
 
 class FramedConnection(Protocol):
-    """A connection whose requests are taken up one after the other. in_work: the one that is being answered."""
+    """A connection whose requests are handled one after the other. current_request: the request that is being
+    handled."""
 
-    in_work: PendingRequest | None
+    current_request: PendingRequest | None
 
     @property
     def client(self) -> ClientTransport: ...
 
-    def answer(self, request: Request, response: ResponseMessage | None) -> None:
-        """None: leave it unanswered. Raises ValueError for a response that has no room for what it is to carry."""
+    def answer(self, request: FramedRequest, response: ResponseMessage | None) -> None:
+        """Sends a response; None leaves the request unanswered. Raises ValueError if the response cannot be encoded."""
 
     def served(self) -> Mapping[ApiKey, Versions] | None:
-        """What ApiVersions lists; None for what is served by the handlers of the target and of its listener."""
+        """The APIs that ApiVersions lists; None for the APIs of the target's and the listener's handlers."""
 
     def features(self) -> Features:
-        """What ApiVersions says of them."""
+        """The features that ApiVersions reports."""
 
 
 class Handler(Protocol):
-    """What a target does with the requests that its listener does not answer itself."""
+    """A target's handler for the requests that its listener does not answer itself."""
 
     @property
     def table(self) -> Mapping[ApiKey, AnyApi]: ...
@@ -63,31 +64,31 @@ class Handler(Protocol):
     def context(self, pending: PendingRequest, fields: RequestFields) -> RequestContext: ...
 
     def carry_out(self, pending: PendingRequest, effects: Sequence[Any]) -> None:
-        """What its handler returned."""
+        """Carries out the effects that the handler of the API returned."""
 
     def answer_early(self, pending: PendingRequest) -> None:
-        """Answer it as soon as that can be, with what there is."""
+        """Answers a request as soon as possible, with the records that are ready."""
 
     def count(self, message: RequestMessage, result: object) -> None:
-        """The answer left: the target's own metrics."""
+        """Counts a response that was sent, in the target's own metrics."""
 
     def is_unthrottled(self, result: object) -> bool:
-        """Whether it does not count against the quota of requests."""
+        """True if the response does not count against the quota of requests."""
 
 
 class PendingRequest:
-    """A request in work, and the ticket under which its result is given."""
+    """A request that is being handled. It is also the ticket under which its result is given."""
 
     __slots__ = ("connection", "request", "work")
 
-    def __init__(self, connection: FramedConnection, request: Request) -> None:
+    def __init__(self, connection: FramedConnection, request: FramedRequest) -> None:
         self.connection: Final = connection
         self.request: Final = request
         self.work: Work | None = None
 
 
 class Requests:
-    """Takes up the requests of one listener's connections, and answers them."""
+    """Handles the requests of one listener's connections, and answers them."""
 
     def __init__(self, listener: Listener, handler: Handler) -> None:
         self._listener = listener
@@ -95,10 +96,13 @@ class Requests:
         self._apis: Final = dict(sorted({**LISTENER_TABLE, **handler.table}.items()))
         self.served: Final[Mapping[ApiKey, Versions]] = {key: api.versions for key, api in self._apis.items()}
 
-    def handle(self, connection: FramedConnection, request: Request) -> None:
-        """Take it up. What may not be asked before the client has authenticated, or authenticated again, is not even
-        decoded."""
-        pending = connection.in_work = PendingRequest(connection, request)
+    def replace(self, apis: Mapping[ApiKey, AnyApi]) -> None:
+        """Replaces the APIs with the same keys, in the same versions."""
+        self._apis.update(apis)
+
+    def handle(self, connection: FramedConnection, request: FramedRequest) -> None:
+        """Handles a request. A request that is not allowed before the authentication is not even decoded."""
+        pending = connection.current_request = PendingRequest(connection, request)
         try:
             if request.api_key not in _AUTHENTICATION:
                 reason = connection.client.session.refusal(self._listener.now())
@@ -111,15 +115,15 @@ class Requests:
             self._failed(pending)
 
     def answer(self, pending: PendingRequest, result: object) -> None:
-        """Nothing, if its connection is gone."""
+        """Answers a request with this result; does nothing if the connection is gone."""
         connection, request, work = pending.connection, pending.request, pending.work
-        if connection.in_work is not pending or work is None:
+        if connection.current_request is not pending or work is None:
             return
-        connection.in_work = pending.work = None  # what is told to handlers names the request: no cycle may stay
+        connection.current_request = pending.work = None  # break the cycle: the handler's report names the request
         try:
-            response, rest = self._throttled(pending, work.respond(result), result)
-            if rest > 0:
-                connection.client.rest(rest)  # before the next request is taken up
+            response, throttle = self._throttle(pending, work.respond(result), result)
+            if throttle > 0:
+                connection.client.throttle(throttle)  # before the next request begins
             connection.answer(request, response)
         except Exception:  # noqa: BLE001 - see the module
             self._failed(pending)
@@ -147,7 +151,7 @@ class Requests:
         )
         context: RequestContext
         if is_own:
-            context = ListenerContext(*fields, pending.connection.features())
+            context = ListenerContext(*fields, pending.connection.features(), request.is_version_unknown)
         else:
             context = self._handler.context(pending, fields)
         work, effects = begin(self._apis[request.api_key], context, message)
@@ -170,35 +174,30 @@ class Requests:
                     )
 
     def answer_early(self, pending: PendingRequest) -> None:
-        """Others wait behind it."""
+        """Answers a request as soon as possible, since other requests wait behind it."""
         try:
             self._handler.answer_early(pending)
         except Exception:  # noqa: BLE001 - see the module
             self._failed(pending)
 
-    def _throttled(
+    def _throttle(
         self, pending: PendingRequest, response: ResponseMessage | None, result: object
     ) -> tuple[ResponseMessage | None, float]:
-        """The answer, with the time that its connection must rest, as Kafka's quotas have it (KIP-219)."""
+        """Returns the response, and the seconds for which its connection is throttled, as in Kafka's quotas
+        (KIP-219)."""
         if self._handler.is_unthrottled(result):
             return response, 0.0
-        rest = self._listener.admission.take(pending.connection.client)
-        if rest > 0:
+        throttle = self._listener.admission.charge_request(pending.connection.client)
+        if throttle > 0:
             self._listener.metrics.throttled(self._listener.name, pending.request.api_key.name)
             if response is not None and not isinstance(response, SaslHandshakeResponse | SaslAuthenticateResponse):
-                response = replace(response, throttle_time_ms=math.ceil(rest * 1000))
-        return response, rest
+                response = replace(response, throttle_time_ms=math.ceil(throttle * 1000))
+        return response, throttle
 
     def _failed(self, pending: PendingRequest) -> None:
         pending.work = None
         client, request = pending.connection.client, pending.request
-        log.exception(
-            "a connection was closed: kafka-mesh has a bug",
-            virtual_cluster=self._listener.name,
-            connection=client.id,
-            client_host=client.client_host,
-            detail=repr(request),
-        )
+        log.exception("connection closed: bug in kafka-mesh", **client.log_fields, detail=repr(request))
         name, failed = self._listener.name, ErrorCode.UNKNOWN_SERVER_ERROR
         self._listener.metrics.request(name, request.api_key.name, failed, 0.0)
         client.abort()

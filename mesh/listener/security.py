@@ -1,4 +1,4 @@
-"""What guards one listener: TLS, SASL, rules. What can be replaced while it runs is replaced here."""
+"""The security of one listener: TLS, SASL, rules. All parts that may change while it runs are replaced here."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ _HASHES: Final = {Mechanism.SCRAM_SHA_256: ScramHash.SHA_256, Mechanism.SCRAM_SH
 
 @dataclass(slots=True, eq=False)
 class Tls:
-    """TLS of a listener. context: of connections that begin from now on. mapping: of distinguished names."""
+    """TLS of a listener. context: used for connections that begin from now on. mapping: the mapping of distinguished
+    names to principals."""
 
     context: ssl.SSLContext
     mapping: Sequence[MappingRule] = ()
@@ -37,8 +38,8 @@ class Tls:
 
 @dataclass(slots=True, eq=False)
 class Tokens:
-    """What OAUTHBEARER goes by. keys: None before they were fetched for the first time. refresh: fetch them soon, for a
-    token names one that is not known; whether that may help."""
+    """The rules and keys for tokens of OAUTHBEARER. keys: None before the first fetch. refresh: requests a fetch soon,
+    since a token names an unknown key; returns False if that cannot help."""
 
     rules: TokenRules
     keys: TokenKeys | None
@@ -49,7 +50,7 @@ class Tokens:
 
         if self.keys is None:
             self.refresh()
-            # The token may be good: whoever brings it must not be told that it is not, for clients end then.
+            # The token may be valid, and clients give up after an authentication error.
             return Failure("busy", "the keys have not been fetched yet")
         step = check_token(token, self.keys, self.rules, wall)
         if isinstance(step, Failure) and step.reason == "unknown_key" and self.refresh():
@@ -59,8 +60,8 @@ class Tokens:
 
 @dataclass(slots=True, eq=False)
 class Sasl:
-    """SASL of a listener. offered: in the order in which clients are told. longest_session: seconds. wall: seconds
-    since the epoch."""
+    """SASL of a listener. offered: the mechanisms, in the order in which clients see them. longest_session: seconds.
+    wall: returns the time in seconds since the epoch."""
 
     offered: tuple[Mechanism, ...]
     credentials: Credentials
@@ -69,7 +70,7 @@ class Sasl:
     longest_session: float | None = None
 
     def mechanisms(self) -> Mechanisms:
-        """What the next authentication goes by."""
+        """Returns the mechanisms for the next authentication."""
         return {mechanism: self._begin(mechanism) for mechanism in self.offered}
 
     def _begin(self, mechanism: Mechanism) -> Begin:
@@ -97,7 +98,8 @@ class Sasl:
 
 @dataclass(slots=True, eq=False)
 class ListenerSecurity:
-    """None of them: whoever connects may do everything. tls: of the first listener; further_tls: of the others."""
+    """The security of the listeners of a virtual cluster. Without any of it, every client may do everything. tls: TLS
+    of the first listener. further_tls: TLS of the others."""
 
     tls: Tls | None = None
     sasl: Sasl | None = None
@@ -108,9 +110,9 @@ class ListenerSecurity:
         return self.tls if listener == FIRST else self.further_tls.get(listener)
 
     def session(self, peer_certificate: bytes | None, listener: ListenerName = FIRST) -> Session | None:
-        """For a connection that begins. None if its certificate (DER) is of nobody that the mapping rules know.
+        """Returns the session of a new connection; None if no mapping rule is about its certificate (DER).
 
-        With SASL the certificate only lets it in, as in Kafka: who it is SASL says.
+        With SASL the certificate only admits the client, as in Kafka; SASL gives the identity.
         """
         if self.sasl is not None:
             return Session(self._mechanisms, self.sasl.longest_session)
@@ -121,7 +123,7 @@ class ListenerSecurity:
         return None if principal is None else Session(principal=principal)
 
     def change(self, other: ListenerSecurity) -> None:
-        """Go by another one from now on: connections that are there when they authenticate the next time."""
+        """Replaces the security by another. Open connections keep theirs until they authenticate the next time."""
         self.tls, self.sasl, self.rules = other.tls, other.sasl, other.rules
         self.further_tls = other.further_tls
 
@@ -129,13 +131,13 @@ class ListenerSecurity:
         return self.sasl.mechanisms() if self.sasl is not None else {}
 
     def access(self, principal: Principal | None, host: str) -> Access:
-        """What that client may do."""
+        """Returns the permissions of a client."""
         if self.rules is None:
             return UNLIMITED
         return self.rules.access(principal or ANONYMOUS, host)
 
 
 def peer_certificate(transport: Any) -> bytes | None:
-    """In DER; None for a connection without TLS, or a client without one."""
+    """Returns the client's certificate in DER; None without TLS, and without a certificate."""
     tls = transport.get_extra_info("ssl_object")
     return tls.getpeercert(binary_form=True) if tls is not None else None

@@ -1,4 +1,4 @@
-"""What stands behind the listener of a virtual cluster, as far as the process knows it."""
+"""The interface of targets for the listener of a virtual cluster."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from mesh.listener.listener import Listener
 
 
 class Target(Protocol):
-    """A pool, say. name: of its virtual cluster. A target makes a protocol of each connection; what that does with the
-    bytes of its client is its own affair, but it owns a `mesh.listener.client_transport.ClientTransport`."""
+    """A target of a virtual cluster, such as a pool. name: the name of the virtual cluster. A target makes a protocol
+    for each connection. The protocol handles the client's bytes in its own way, and owns a
+    `mesh.listener.client_transport.ClientTransport`."""
 
     @property
     def name(self) -> str: ...
@@ -20,24 +21,24 @@ class Target(Protocol):
     def listener(self) -> Listener: ...
 
     def accept(self, node: int | None = None, listener: ListenerName = FIRST) -> asyncio.BaseProtocol:
-        """A protocol for a connection that is being accepted. node: by whose address the client came, as Metadata calls
-        it; None for the one that is no node's. listener: whose address that is. Where a name in TLS says which node it
-        is, the transport knows it in `connection_made`."""
+        """Makes the protocol of a new connection. node: the node of the address that the client connected to, as in
+        Metadata; None for a bootstrap address. listener: the listener of the address. If the node is named by SNI, the
+        transport knows it in `connection_made`."""
 
     def status(self) -> dict[str, Any]:
-        """As JSON, for operators."""
+        """Returns the status as JSON, for operators."""
 
     def begin_stop(self, grace: float) -> None:
-        """Let clients end what they are at, in `grace` seconds."""
+        """Begins a stop. Clients have `grace` seconds to finish their work."""
 
     async def drained(self) -> None:
-        """Wait until they have, or their time is over."""
+        """Waits until clients have finished their work, or their time is over."""
 
     def drain(self) -> None:
-        """Answer what waits, and let go of the upstream clusters. No request is taken up from now on."""
+        """Answers waiting requests, and leaves the upstream clusters. No request is handled from now on."""
 
     def close_connections(self) -> None:
-        """What was answered is still sent."""
+        """Closes all connections when all responses are sent."""
 
     async def closed(self) -> None:
-        """Wait until the upstream clusters are let go of."""
+        """Waits until the target has left the upstream clusters."""

@@ -1,7 +1,7 @@
-"""TLS on a listener: contexts out of files, and the handshake of each connection that comes.
+"""TLS on a listener: contexts from files, and the handshake of each accepted connection.
 
-The handshake is begun by us and not by the listening socket: so each one goes by the context of that moment, and one
-that fails is counted and logged.
+The mesh begins each handshake itself; the listening socket has no TLS. So each handshake uses the context of that
+moment, and a handshake that fails is counted and logged.
 """
 
 from __future__ import annotations
@@ -28,27 +28,28 @@ from mesh.telemetry.logs import get_logger
 log = get_logger(__name__)
 
 HANDSHAKE_TIMEOUT: Final = 10.0
-"""Seconds."""
+"""Seconds for a TLS handshake."""
 MOST_HANDSHAKES: Final = 500
-"""At the same time on one listener; further connections are closed at once. An address has no more of them than are
-left for the others: one that begins handshakes and never ends them keeps nobody else out."""
+"""The most handshakes at a time on one listener. Above it, further connections are closed at once. One address gets no
+more handshakes than it leaves to others, so unfinished handshakes do not lock out other addresses."""
 BACKLOG: Final = 1024
-"""Connections that may wait to be accepted."""
+"""The most connections that wait to be accepted."""
 OUT_OF_FILES_DELAY: Final = 0.2
-"""Seconds before another one is tried."""
+"""Seconds until the next accept, when the process is out of file descriptors."""
 
 
 def server_context(config: TlsConfig) -> ssl.SSLContext:
-    """OSError (ssl.SSLError is one) or ValueError if the files cannot be used; the message says which file, and why."""
+    """Makes the TLS context of a configuration. Raises OSError (ssl.SSLError is one) or ValueError if the files cannot
+    be used; the message names the file and the reason."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.sni_callback = _remember_name
     context.minimum_version = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}[
         config.minimum_version
     ]
     for path in (config.certificate_file, config.key_file):
-        Path(path).read_bytes()  # an OSError of its own names the file, OpenSSL's does not
+        Path(path).read_bytes()  # raises an OSError with the file's name; OpenSSL's error has none
     try:
-        # A password that is asked for would be asked for at a terminal.
+        # Without a callback OpenSSL would ask for the password at a terminal.
         context.load_cert_chain(config.certificate_file, config.key_file, lambda: config.key_password or "")
     except ssl.SSLError as error:
         files = f"{config.certificate_file} and {config.key_file}"
@@ -69,15 +70,15 @@ def _remember_name(connection: Any, name: str | None, context: ssl.SSLContext) -
 
 
 def requested_name(transport: asyncio.BaseTransport) -> str | None:
-    """The host that a client named in its handshake (SNI); None without TLS, or where it named none."""
+    """Returns the host that a client named in its handshake (SNI); None without TLS, and if it named none."""
     return getattr(transport.get_extra_info("ssl_object"), "requested_name", None)
 
 
 class TlsListener:
-    """Takes connections of an address, makes TLS connections of them, and gives them to a target.
+    """Accepts connections at an address, makes them TLS connections, and gives them to a target.
 
-    accept: makes a protocol of each of them. bound: has the address, and accepts nothing by itself; it is left open.
-    name: of the listener whose TLS it is.
+    bound: has the address, and accepts no connections itself; it stays open. accept: makes the protocol of a
+    connection. name: the name of the listener with this TLS.
     """
 
     def __init__(
@@ -105,7 +106,7 @@ class TlsListener:
             self._tasks.start_soon(self._accept, listening, self._accepting[-1])
 
     def close(self) -> None:
-        """Take no connection any more."""
+        """Stops accepting connections."""
         for scope in self._accepting:
             scope.cancel()
 
@@ -119,7 +120,7 @@ class TlsListener:
             try:
                 accepted, peer = await loop.sock_accept(listening)
             except OSError as error:
-                log.error("no connection can be accepted", virtual_cluster=self._listener.name, reason=str(error))
+                log.error("accepting connections failed", virtual_cluster=self._listener.name, reason=str(error))
                 await anyio.sleep(OUT_OF_FILES_DELAY)
                 continue
             network = network_of(str(peer[0]))
@@ -133,7 +134,7 @@ class TlsListener:
     async def _shake(self, accepted: socket.socket, client_host: str) -> None:
         tls = self._listener.security.tls_of(self._name)
         try:
-            if tls is None:  # it has none any more
+            if tls is None:  # TLS was removed in the meantime
                 accepted.close()
                 return
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -148,7 +149,7 @@ class TlsListener:
         except TimeoutError:
             self._failed(client_host, "timeout", f"not finished within {HANDSHAKE_TIMEOUT:g} s")
         except OSError as error:
-            late = "is taking longer" in str(error)  # the two event loops say so in different ways
+            late = "is taking longer" in str(error)  # asyncio and uvloop word it differently
             self._failed(client_host, "timeout" if late else "closed", str(error) or "the client closed the connection")
         finally:
             network = network_of(client_host)
@@ -161,7 +162,7 @@ class TlsListener:
         left_out = self._rate.admit(asyncio.get_running_loop().time())
         if left_out is not None:
             log.warning(
-                "a TLS handshake failed",
+                "TLS handshake failed",
                 virtual_cluster=self._listener.name,
                 client_host=client_host,
                 reason=reason,
@@ -171,5 +172,5 @@ class TlsListener:
 
 
 def _reason(error: ssl.SSLError) -> str:
-    # OpenSSL's own word, such as TLSV1_ALERT_UNKNOWN_CA, without its file names and line numbers.
+    # Returns OpenSSL's own word, such as TLSV1_ALERT_UNKNOWN_CA, without its file names and line numbers.
     return str(error.reason or error.strerror or type(error).__name__).lower().replace("_", " ")

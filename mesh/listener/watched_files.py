@@ -1,8 +1,7 @@
 """Files that are read again when they change: certificates, users, rules, keys.
 
-They are looked at every few seconds rather than watched: that holds on every file system, and for the links by which
-Kubernetes exchanges all files of a secret at once. What is wrong with a changed file is logged once, and changes
-nothing.
+They are checked every few seconds. That works on every file system, and for the links by which Kubernetes replaces all
+files of a secret at once. A mistake in a changed file is logged once, and changes nothing.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from mesh.telemetry.logs import get_logger
 log = get_logger(__name__)
 
 INTERVAL: Final = 2.0
-"""Seconds between two looks."""
+"""Seconds between two checks."""
 
 Value = TypeVar("Value")
 Signature = tuple[tuple[int, int, int] | None, ...]
@@ -29,10 +28,10 @@ Signature = tuple[tuple[int, int, int] | None, ...]
 
 @dataclass(slots=True, eq=False)
 class Watched(Generic[Value]):
-    """Files that belong together.
+    """Files that are read together.
 
     load: reads them, in a thread; raises OSError, ValueError or ConfigurationError if they cannot be used. apply: puts
-    what was read to use, on the event loop.
+    the result to use, on the event loop.
     """
 
     paths: Sequence[str]
@@ -41,15 +40,15 @@ class Watched(Generic[Value]):
     _seen: Signature = field(default=(), init=False)
 
     def first(self) -> None:
-        """Read them for the first time. Raises what `load` raises."""
+        """Reads the files for the first time. Raises the errors of `load`."""
         self._seen = self.signature()
         self.apply(self.load())
 
     def signature(self) -> Signature:
         return tuple(map(_signature, self.paths))
 
-    async def look(self) -> None:
-        """Read them again if they have changed."""
+    async def check(self) -> None:
+        """Reads the files again if they have changed."""
         signature = await anyio.to_thread.run_sync(self.signature)
         if signature == self._seen:
             return
@@ -58,22 +57,22 @@ class Watched(Generic[Value]):
         try:
             value = await anyio.to_thread.run_sync(self.load)
         except (OSError, ValueError, ConfigurationError) as problem:
-            log.warning("a changed file is not used", path=where, reason=describe(problem))
+            log.warning("file not reloaded", path=where, reason=describe(problem))
         else:
             self.apply(value)
-            log.info("a changed file is in use", path=where)
+            log.info("file reloaded", path=where)
 
 
 async def watch(watched: Sequence[Watched[object]], interval: float = INTERVAL) -> None:
-    """Look at them again and again, until cancelled; which ones they are may change."""
+    """Checks files at intervals until cancelled. The list of files may change."""
     while True:
         await anyio.sleep(interval)
         for each in tuple(watched):
-            await each.look()
+            await each.check()
 
 
 def describe(problem: Exception) -> str:
-    """What is wrong, in one line."""
+    """Describes a problem in one line."""
     match problem:
         case ConfigurationError(mistakes=mistakes):
             return "; ".join(map(str, mistakes))

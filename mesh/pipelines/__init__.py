@@ -1,1 +1,1 @@
-"""Jobs for Spark that read the mesh. They import pyspark, which comes with the extra `kafka-mesh[spark]`."""
+"""Spark jobs that read from the mesh. They import pyspark, which comes with the extra `kafka-mesh[spark]`."""

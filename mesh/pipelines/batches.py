@@ -1,8 +1,7 @@
-"""The table of batches: what each batch of a landing was, one row for each upstream partition in it.
+"""The table of batches: a row for each upstream partition in each batch of a landing.
 
-A batch is a folder `batch=N` with one Parquet file. What stands in it follows from the checkpoint and the landed files
-alone, so it may be written as often as one likes: after a crash those that are missing are written again, under the
-same name. A row stands there only after its records have landed.
+A batch is a folder `batch=N` with one Parquet file. Its content depends only on the checkpoint and the landed files. So
+after a crash the missing files are written again, under the same names. A row is written after its records have landed.
 """
 
 from __future__ import annotations
@@ -25,8 +24,8 @@ Counts: TypeAlias = Mapping[Place, int]
 
 @dataclass(frozen=True, slots=True)
 class LeasedBatch:
-    """The ranges of a batch as its checkpoint has them: for each partition the lowest and the highest offset. holder:
-    the same for a whole checkpoint, and for no other."""
+    """The ranges of a batch according to its checkpoint: the lowest and the highest offset of each partition. holder: a
+    name that is unique to the checkpoint."""
 
     holder: str
     lease: str
@@ -34,7 +33,7 @@ class LeasedBatch:
 
     @staticmethod
     def of(text: str) -> LeasedBatch:
-        """text: of a file in the checkpoint's `offsets`."""
+        """Reads the lease of a batch. text: the content of a file in the checkpoint's `offsets`."""
         offset = json.loads(text.splitlines()[2])
         spans: dict[Place, tuple[int, int]] = {}
         for each in offset["ranges"]:
@@ -45,8 +44,8 @@ class LeasedBatch:
 
 
 class Batches:
-    """The table of batches beside a landed table. folder: of the table. checkpoint: of the landing. landed: of its
-    Parquet files, None if it has others."""
+    """The table of batches beside a landed table. folder: the folder of the table of batches. checkpoint: the folder of
+    the landing's checkpoint. landed: the folder of a landed Parquet table, None for another format."""
 
     def __init__(self, spark: SparkSession, folder: str, checkpoint: str, landed: str | None) -> None:
         self._spark = spark
@@ -59,11 +58,12 @@ class Batches:
         self._written = {_number(each) for each in self._table.names() if each.startswith("batch=")}
 
     def leased(self, batch: int) -> LeasedBatch:
-        """Of a batch that is planned."""
+        """Returns the lease of a planned batch."""
         return LeasedBatch.of(self._offsets.read(str(batch)))
 
     def catch_up(self) -> int:
-        """Write every batch that is done and is not in the table; how many those were. Spark remembers a hundred."""
+        """Writes every finished batch that is not in the table. Returns how many those were. Spark remembers a
+        hundred."""
         done = [int(each) for each in self._commits.names() if each.isdigit()]
         missing = sorted(set(done) - self._written)
         for batch in missing:
@@ -71,7 +71,8 @@ class Batches:
         return len(missing)
 
     def write(self, batch: int, counts: Counts | None) -> None:
-        """counts: rows that landed; None if that is not known any more."""
+        """Writes the rows of a batch. counts: the number of landed rows of each partition; None if it is not known any
+        more."""
         leased = self.leased(batch)
         rows = [
             (*place, first, last, None if counts is None else counts.get(place, 0), leased.lease)
@@ -96,17 +97,19 @@ class Batches:
 
 
 class SinkLog:
-    """`_spark_metadata` of a table: which files each batch has. folder: with `names`, `has` and `read` of Folder."""
+    """The log `_spark_metadata` of a table, with the files of each batch. folder: with `names`, `has` and `read` of
+    Folder."""
 
     def __init__(self, folder: Any) -> None:
         self._folder = folder
 
     def files(self, batch: int) -> Sequence[str] | None:
-        """None if it does not say any more. Every tenth entry or so has all files up to it."""
+        """Returns the files of a batch; None if the log does not list them any more. About every tenth entry has all
+        files up to it."""
         if self._folder.has(str(batch)):
             return _paths(self._folder.read(str(batch)))
         if not self._folder.has(f"{batch}.compact"):
-            return []  # nothing was in it
+            return []  # the batch was empty
         before = self._all_before(batch)
         if before is None:
             return None

@@ -1,4 +1,4 @@
-"""Appending batches to a Delta table, each once, by the package `deltalake`: no jar, no session of its own."""
+"""Appends batches to a Delta table, each once, by the package `deltalake`: without a jar or a special session."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ if TYPE_CHECKING:
 def append_once(
     uri: str, rows: pa.Table, app: str, batch: int, partition_by: Sequence[str], options: Mapping[str, str]
 ) -> bool:
-    """Whether it was appended: not if the table says that this batch of `app`, or a later one, is in it. That is
-    written in the same commit as the rows (a `txn` action). options: deltalake's, about the storage."""
+    """Appends rows, and returns whether it did. It does not if the table already has this batch of `app`, or a later
+    one. The batch number is written in the same commit as the rows (a `txn` action). options: deltalake's storage
+    options."""
     from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
     storage = dict(options) or None
@@ -33,7 +34,7 @@ def append_once(
 
 
 def _in_utc(rows: pa.Table) -> pa.Table:
-    """Delta knows times in UTC only; those of Spark have the zone of its session. They are the same moments."""
+    """Returns the rows with times in UTC, the only zone in Delta; those of Spark have the zone of its session."""
     import pyarrow as pa
 
     utc = pa.timestamp("us", tz="UTC")

@@ -1,8 +1,8 @@
-"""`python -m mesh.pipelines.demonstration LANDING AUDIT OUTCOME`: what `make demo-spark` runs of Spark.
+"""`python -m mesh.pipelines.demonstration LANDING AUDIT OUTCOME`: the Spark part of `make demo-spark`.
 
-It lands until SIGTERM, and then, in the same session, audits what was delivered and reports on it. LANDING and AUDIT
-are the files of `kafka-mesh pipeline`; OUTCOME is written at the end: JSON with `holds` (the verdict), `lines` (for
-people) and `page` (the report's).
+It lands until SIGTERM. Then, in the same session, it audits what was delivered and reports on it. LANDING and AUDIT are
+the files of `kafka-mesh pipeline`. OUTCOME is written at the end: JSON with `holds` (the verdict), `lines` (for people)
+and `page` (the report's).
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ SETTINGS: Final = {
     "spark.sql.shuffle.partitions": "1",
     "spark.ui.enabled": "false",
 }
-"""For a small machine, and for a session that lives for a minute: its compiler would not earn back what it costs."""
+"""Settings for a small machine and a short session, in which Spark's compiler would not pay off."""
 
 
 def account(spark: SparkSession, config: auditing.AuditJob, outcome: Path) -> None:
-    """Audit and report; what came of it is in `outcome` when it is complete."""
+    """Audits and reports; writes `outcome` when both are complete."""
     verdict = audit.next_audit(spark, config)
     made = report.report(spark, config)
-    said = {"holds": verdict.holds, "lines": [*verdict.lines(), *made.lines()], "page": str(made.page)}
+    result = {"holds": verdict.holds, "lines": [*verdict.lines(), *made.lines()], "page": str(made.page)}
     partial = outcome.with_suffix(".partial")
-    partial.write_text(json.dumps(said))
+    partial.write_text(json.dumps(result))
     os.replace(partial, outcome)
 
 

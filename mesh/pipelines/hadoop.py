@@ -1,4 +1,4 @@
-"""Files where Spark's own are, on whatever file system that is: Hadoop's, by Spark's configuration."""
+"""Files where Spark has its own, on any file system, through Hadoop with Spark's configuration."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class Folder:
-    """What lies in one folder, whether it is there yet or not."""
+    """A folder and its content, whether it exists yet or not."""
 
     def __init__(self, spark: SparkSession, path: str) -> None:
         session: Any = spark
@@ -18,7 +18,7 @@ class Folder:
         self._files = self._path.getFileSystem(session._jsc.hadoopConfiguration())
 
     def names(self) -> list[str]:
-        """Of files and folders in it; none if it is not there."""
+        """Returns the names of files and folders in it; none if it does not exist."""
         if not self._files.exists(self._path):
             return []
         return sorted(each.getPath().getName() for each in self._files.listStatus(self._path))
@@ -27,7 +27,7 @@ class Folder:
         return bool(self._files.exists(self._child(name)))
 
     def read(self, name: str) -> str:
-        """The text of a file in it."""
+        """Returns the text of a file in it."""
         stream = self._files.open(self._child(name))
         try:
             return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))

@@ -1,8 +1,8 @@
-"""Everything that comes goes into one table, Parquet or Delta, each record once, with where it truly stands upstream.
+"""The landing job: appends all records to one table, Parquet or Delta, each record once, with its upstream place.
 
-`kafka-mesh pipeline landing FILE`, or `spark-submit landing.py FILE` where kafka-mesh[spark] is installed. The table
-has the columns of the source, `ingested_at`, and `dt`, the day of the record's timestamp in UTC; it is partitioned by
-topic and dt. Beside it is a table of its batches (`mesh.pipelines.batches`). docs/spark.md.
+Run it by `kafka-mesh pipeline landing FILE`, or by `spark-submit landing.py FILE` where kafka-mesh[spark] is installed.
+The table has the columns of the source, `ingested_at`, and `dt`, the day of the record's timestamp in UTC; it is
+partitioned by topic and dt. Beside it is a table of its batches (`mesh.pipelines.batches`). See docs/spark.md.
 """
 
 from __future__ import annotations
@@ -32,9 +32,10 @@ DELTA_BYTES = 64 << 20
 PARTITIONS = ("topic", "dt")
 ATTEMPTS = 10
 SLOW_START = "Python worker failed to connect back"
-"""Spark gives a Python process ten seconds to start and has no setting for it: too little on a busy machine."""
+"""The error of a Python process that did not start within ten seconds. Spark has no setting for that time, which is too
+short on a busy machine."""
 POLL = 1.0
-"""Seconds between two looks for batches that are done, and for a signal."""
+"""Seconds between two checks for finished batches, and for a signal."""
 
 
 class LandingSource(Model):
@@ -62,22 +63,25 @@ class Landing(Model):
         repr=False,
         description="Of the package deltalake, for a Delta table that is not in files.",
     )
-    trigger: float = Field(default=10.0, gt=0, le=86_400, description="Seconds between two batches at least.")
+    trigger: float = Field(default=10.0, gt=0, le=86_400, description="Minimum seconds between two batches.")
     max_records_per_batch: int = Field(default=1_000_000, ge=1, le=100_000_000)
     max_bytes_per_batch: int | None = Field(
-        default=None, ge=1, le=1 << 50, description="About; 64 MiB for Delta, whose batches pass through the driver."
+        default=None,
+        ge=1,
+        le=1 << 50,
+        description="Approximate; 64 MiB for Delta, whose batches pass through the driver.",
     )
     one_file: bool = Field(default=False, description="One file for each topic and day of a batch, and not of a task.")
     max_records_per_file: int = Field(default=0, ge=0, description="0 for one file of each task, topic and day.")
-    tasks: int = Field(default=1, ge=1, le=10_000, description="Tasks of one batch at least.")
+    tasks: int = Field(default=1, ge=1, le=10_000, description="Minimum number of tasks of one batch.")
 
 
 class WrongLanding(ValueError):
-    """Names every wrong key, and what is allowed."""
+    """Raised with every wrong key, and the allowed values."""
 
 
 def load(path: Path) -> Landing:
-    """Raises WrongLanding."""
+    """Reads the job in a file. Raises WrongLanding."""
     try:
         return Landing.model_validate(yaml.safe_load(path.read_text()))
     except (OSError, yaml.YAMLError) as problem:
@@ -88,7 +92,7 @@ def load(path: Path) -> Landing:
 
 
 def options_of(landing: Landing) -> Mapping[str, str]:
-    """Those of the source `kafka-mesh`."""
+    """Returns the options of the source `kafka-mesh`."""
     source = landing.source
     options = {
         "mesh.admin.url": source.url,
@@ -107,7 +111,7 @@ def options_of(landing: Landing) -> Mapping[str, str]:
 
 
 def start(spark: SparkSession, landing: Landing, available_now: bool = False) -> StreamingQuery:
-    """available_now: land what is there, then end. Goes on where the checkpoint says."""
+    """Starts or continues a landing from its checkpoint. available_now: land the available records, then end."""
     from pyspark.sql import functions
 
     stream = spark.readStream.format("kafka-mesh").options(**options_of(landing)).load()
@@ -127,18 +131,18 @@ def start(spark: SparkSession, landing: Landing, available_now: bool = False) ->
 
 
 def batches_of(spark: SparkSession, landing: Landing) -> Batches:
-    """The table of batches; `catch_up` writes what is missing there."""
+    """Returns the table of batches; `catch_up` writes the missing ones."""
     folder = landing.batches or f"{landing.table.rstrip('/')}_batches"
     return Batches(spark, folder, landing.checkpoint, landing.table if landing.format == "parquet" else None)
 
 
 def into_delta(spark: SparkSession, landing: Landing) -> Callable[[DataFrame, int], None]:
-    """For foreachBatch. Both tables know their batches, so a batch that is done again changes nothing."""
+    """Returns the function for foreachBatch. Both tables know their batches, so a repeated batch changes nothing."""
     batches = batches_of(spark, landing)
 
     def land_batch(frame: DataFrame, batch: int) -> None:
         rows = frame.toArrow()
-        # The name of the checkpoint: another one counts its batches from 0 again.
+        # The holder names the checkpoint. Another checkpoint counts its batches from 0 again.
         holder = batches.leased(batch).holder
         append_once(landing.table, rows, f"kafka-mesh {holder}", batch, PARTITIONS, landing.storage_options)
         places = zip(*(rows[name].to_pylist() for name in ("cluster", "topic", "partition")), strict=True)
@@ -148,8 +152,8 @@ def into_delta(spark: SparkSession, landing: Landing) -> Callable[[DataFrame, in
 
 
 def land(spark: SparkSession, landing: Landing, is_stopped: Callable[[], bool], available_now: bool = False) -> None:
-    """Returns when the query ends, or when it is to stop; raises why it failed. It is started again where all that
-    failed was that Spark did not wait long enough for a Python process."""
+    """Lands until the query ends or `is_stopped` returns True; raises the query's error. If the error is that a Python
+    process started too slowly, the query is started again."""
     batches = batches_of(spark, landing)
     for attempt in range(ATTEMPTS):
         query = start(spark, landing, available_now)
@@ -167,8 +171,8 @@ def land(spark: SparkSession, landing: Landing, is_stopped: Callable[[], bool], 
 
 
 def run(landing: Landing, available_now: bool) -> None:
-    """In the session of spark-submit, or in a local one on all cores. Returns when the query ends, or after SIGTERM;
-    raises why it failed."""
+    """Runs a landing in the session of spark-submit, or in a local one on all cores. Returns when the query ends, or
+    after SIGTERM; raises the query's error."""
     stopping = threading.Event()
     if threading.current_thread() is threading.main_thread():
         for number in (signal.SIGTERM, signal.SIGINT):

@@ -1,4 +1,4 @@
-"""The Spark session of a job that was started by itself."""
+"""The Spark session of a job that runs by itself."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from typing import Any
 
 
 def session(name: str, settings: Mapping[str, str] | None = None) -> Any:
-    """That of spark-submit, or a local one on all cores. settings: Spark's, of a session that is new."""
+    """Returns the session of spark-submit, or a local one on all cores. settings: Spark's settings for a new
+    session."""
     from pyspark.sql import SparkSession
 
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # its workers need what is installed here
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # Spark's workers need the packages installed here
     builder: Any = SparkSession.builder.appName(name).config("spark.ui.showConsoleProgress", "false")
     for key, value in (settings or {}).items():
         builder = builder.config(key, value)

@@ -1,6 +1,7 @@
-"""A virtual cluster with target `pool`: what its clients see, and which pool each of their requests belongs to.
+"""The core of a virtual cluster with target `pool`: finds the pool of each request, and presents the pools to clients.
 
-Every public method is one step and returns all that the outbox has then: the effects to be carried out, in order.
+Every public method that returns a list of effects is one step. It returns all effects in the outbox, in the order in
+which to carry them out.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from mesh.apis.answers import ConnectionId, Ticket
 from mesh.memory import MemoryBudget
 from mesh.pool.common.client import ClientIdentity
 from mesh.pool.common.effects import Effect, RefreshTopics
+from mesh.pool.common.group_configs import NOTHING_KEPT, KeptShareGroups
 from mesh.pool.common.group_rules import GroupRules
 from mesh.pool.common.ids import GroupId, MemberId
 from mesh.pool.common.outbox import Outbox
@@ -22,7 +24,8 @@ from mesh.pool.common.results import (
     CommittedOffsets,
     TopicPartition,
 )
-from mesh.pool.common.settings import PoolSettings
+from mesh.pool.common.settings import PoolSettings, ShareSettings
+from mesh.pool.common.sharing import Sharing
 from mesh.pool.common.topics import VirtualTopics
 from mesh.pool.groups.member_index import MemberIndex
 from mesh.pool.identity.connections import Connections
@@ -43,13 +46,15 @@ from mesh.wire.errors import ErrorCode
 
 
 class ListOffset(IntEnum):
-    """The timestamps of ListOffsets that stand for an end of the log."""
+    """The special timestamps of a ListOffsets request."""
 
     EARLIEST = -2
     LATEST = -1
 
 
 class PoolCore:
+    """The pools of one virtual cluster, with the connections and requests of its clients."""
+
     def __init__(
         self,
         name: str,
@@ -58,6 +63,7 @@ class PoolCore:
         settings: PoolSettings,
         memory: MemoryBudget,
         generator: random.Random,
+        kept: KeptShareGroups = NOTHING_KEPT,
     ) -> None:
         self.name = name
         self.topics = topics
@@ -65,8 +71,8 @@ class PoolCore:
         self.slots: Slots[Member] = Slots(generator)
         self.clients = MemberIndex()
         self._parked: dict[Ticket, Fetch] = {}
-        """Every Fetch that waits in a pool, of all pools."""
-        self._pools = Pools(topics, self.slots, self.clients, rules, settings, memory, self._parked, outbox)
+        """All parked Fetches of all pools."""
+        self._pools = Pools(topics, self.slots, self.clients, rules, settings, memory, self._parked, outbox, kept)
         self.connections = Connections(topics, self.slots, self.clients, self._pools, settings)
         self.groups = GroupRequests(self._pools, self.connections, self.slots, outbox)
         self.shares = ShareRequests(self._pools, self.connections, self.slots, settings.share, outbox)
@@ -82,49 +88,64 @@ class PoolCore:
         return self._pools.rules
 
     @property
+    def kept_share_groups(self) -> KeptShareGroups:
+        return self._pools.kept
+
+    @property
+    def configured_share_settings(self) -> ShareSettings:
+        """The settings of share members in groups without overrides."""
+        return self._pools.settings.share
+
+    @property
     def violations(self) -> int:
-        """How many pools had to be closed because they contradicted themselves."""
+        """The number of pools that were closed because an invariant was violated."""
         return self._pools.violations
 
     # Time and topics
 
     def next_deadline(self) -> float | None:
-        """When `tick` may have something to do, at the earliest; None for never."""
+        """Returns the earliest time at which `tick` may have something to do; None for never."""
         unidentified, pools = self._unidentified.timers.next(), self._pools.deadlines.next()
         if unidentified is None or pools is None:
             return pools if unidentified is None else unidentified
         return min(unidentified, pools)
 
     def tick(self, now: float) -> list[Effect]:
-        """Do what is due."""
+        """Carries out everything that is due."""
         while self._unidentified.timers.fire_next(now):
             pass
         self._pools.tick(now)
         return self._outbox.take_all()
 
     def topics_changed(self, cluster: ClusterName, topics: Mapping[TopicName, int], now: float) -> list[Effect]:
-        """All topics of one upstream cluster and how many partitions each has."""
+        """Takes over the topics of one upstream cluster, with their numbers of partitions."""
         before = self.topics.counts()
         if self.topics.update(cluster, topics):
             self._see_topics(before, now)
         return self._outbox.take_all()
 
     def change_topics(self, topics: VirtualTopics, now: float) -> list[Effect]:
-        """Another configuration of topics, of which nothing moves (`VirtualTopics.compare`). Clusters of which
-        something is not consumed any more have been left before."""
+        """Applies a changed configuration of topics. No partition may change its place in it (`VirtualTopics.compare`).
+        The caller has drained each cluster with a source that is no longer consumed."""
         before = self.topics.counts()
         self.topics.change(topics)
-        self._see_topics(before, now)  # also where clients see no difference: a source may be there again
+        self._see_topics(before, now)  # also if no count changed: a source may be back
         return self._outbox.take_all()
 
     def change_rules(self, rules: GroupRules, grace: float, now: float) -> list[Effect]:
-        """grace: seconds that members of groups have which are not admitted any more."""
+        """Applies changed rules for groups. grace: seconds in which members of groups that are no longer admitted may
+        commit."""
         self._pools.change_rules(rules, grace, now)
         return self._outbox.take_all()
 
+    def change_sharing(self, sharing: Sharing, now: float) -> list[Effect]:
+        """Applies changed weights, limits and priorities."""
+        self._pools.change_sharing(sharing, now)
+        return self._outbox.take_all()
+
     def leave_cluster(self, cluster: ClusterName, grace: float, now: float) -> list[Effect]:
-        """Consume nothing of an upstream cluster, until `come_back_to`; members have `grace` seconds to commit what
-        they hold of it. `has_left` tells when that is over."""
+        """Stops consuming an upstream cluster, until `rejoin_cluster`. Members have `grace` seconds to commit their
+        records from it. `has_left` is true afterwards."""
         self.topics.withheld.add(cluster)
         for pool in list(self.pools.values()):
             with self._pools.step(pool, now):
@@ -134,11 +155,11 @@ class PoolCore:
     def has_left(self, cluster: ClusterName) -> bool:
         return not any(cluster in pool.leaving.deadlines for pool in self.pools.values())
 
-    def come_back_to(self, cluster: ClusterName, now: float) -> list[Effect]:
+    def rejoin_cluster(self, cluster: ClusterName, now: float) -> list[Effect]:
         self.topics.withheld.discard(cluster)
         for pool in list(self.pools.values()):
             with self._pools.step(pool, now):
-                pool.leaving.come_back(cluster, now)
+                pool.leaving.rejoin(cluster, now)
         return self._outbox.take_all()
 
     def _see_topics(self, before: Mapping[TopicName, int], now: float) -> None:
@@ -150,13 +171,14 @@ class PoolCore:
                 pool.partitions_grew(grown, now)
 
     def missing_topic(self, name: TopicName) -> list[Effect]:
-        """A client asked for a topic that is not known."""
+        """Handles a client's request for an unknown topic: refreshes the topics if the topic might exist."""
         if self.topics.might_exist(name):
             self._outbox.put(RefreshTopics())
         return self._outbox.take_all()
 
     def list_offset(self, timestamp: int) -> int:
-        """Earliest is 0; latest lies above every offset given, where no record ever is; no other time is known."""
+        """Returns the offset for a timestamp of ListOffsets. `EARLIEST` is 0. `LATEST` lies above every offset given so
+        far, where no record ever is. Any other timestamp gives -1."""
         match timestamp:
             case ListOffset.EARLIEST:
                 return 0
@@ -167,11 +189,13 @@ class PoolCore:
 
     # Connections
 
-    def connected(self, connection: ConnectionId, client_host: str) -> None:
-        self.connections.open(connection, ClientIdentity("", client_host))
+    def connected(self, connection: ConnectionId, client_host: str, node: int = 0) -> None:
+        """Registers a new connection. node: the node that the client connected to. A share member has one session with
+        each node."""
+        self.connections.open(connection, ClientIdentity("", client_host), node)
 
     def authenticated(self, connection: ConnectionId, principal: Principal) -> None:
-        """It is known who the client is; before that it may not ask for anything that comes here."""
+        """Sets the principal of a connection. Its client may send no request to the pool before that."""
         state = self.connections[connection]
         state.client = replace(state.client, principal=principal)
 
@@ -187,7 +211,8 @@ class PoolCore:
         return self._outbox.take_all()
 
     def answer_early(self, ticket: Ticket, now: float) -> list[Effect]:
-        """Another request waits behind this one on its connection: if it is a parked Fetch, answer it."""
+        """Answers a request at once if it is a parked Fetch, because another request waits behind it on its
+        connection."""
         fetch = self._parked.get(ticket)
         if fetch is None:
             self._unidentified.answer(ticket)
@@ -209,8 +234,8 @@ class PoolCore:
         now: float,
         epoch: int = -1,
     ) -> tuple[CommittedOffsets, list[Effect]]:
-        """Where the asking member stands. A consumer that names a group without having joined it is given a slot of
-        its own in that group's pool: it is about to fetch from there (assign() mode)."""
+        """Answers OffsetFetch with the position of the member. A consumer in assign() mode names a group without
+        joining it, and is about to fetch. So it gets a slot in the pool of that group."""
         error = self._pools.refusal(group, now)
         if error is ErrorCode.NONE and self.connections.is_anothers(connection, group, member_id):
             error = ErrorCode.UNKNOWN_MEMBER_ID
@@ -222,8 +247,8 @@ class PoolCore:
         state = self.connections[connection]
         state.set_client_id(client_id)
         member, joined = pool.members.by_id.get(MemberId(member_id)), state.joined.get(group)
-        if member is None and joined is not None and joined.id and self._pools.of_member(joined) is None:
-            # It has expired, and learns so by its next heartbeat; until then it stands nowhere.
+        if member is None and joined is not None and self._has_expired(joined):
+            # Its next heartbeat tells it so. Until then it has no position.
             return CommittedOffsets(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, {}), self._outbox.take_all()
         member = member or joined
         if member is not None and self._pools.of_member(member) is not pool:
@@ -236,11 +261,16 @@ class PoolCore:
                 member = pool.members.add_groupless(state.client, now)
                 state.joined[group] = member
                 member.connections.add(connection)
+                self.connections.rebind(joined, state, now)
             committed = CommittedOffsets(ErrorCode.NONE, pool.committed_offsets(member, names))
         return committed, self._outbox.take_all()
 
+    def _has_expired(self, member: Member) -> bool:
+        """Returns whether a member of a group is gone without having left it."""
+        return bool(member.id) and not member.has_left and self._pools.of_member(member) is None
+
     def _refuse_epoch(self, group: GroupId, member_id: MemberId, epoch: int) -> ErrorCode:
-        """Of OffsetFetch, which names its member from v9 on."""
+        """Checks the member and epoch of an OffsetFetch (v9 and later)."""
         pool = self.pools.get(group)
         membership = pool.coordinator.members.get(member_id) if pool is not None else None
         if membership is None:
@@ -260,15 +290,15 @@ class PoolCore:
         now: float,
     ) -> list[Effect]:
         pool, member, error = self.connections.committer(
-            connection, group, member_id, instance_id, generation, positions
+            connection, group, member_id, instance_id, generation, positions, now
         )
         if pool is None or member is None:
             self._outbox.answer(ticket, CommitResult({(topic, index): error for topic, index, _ in positions}))
             return self._outbox.take_all()
         with self._pools.step(pool, now):
-            pool.coordinator.hear(member_id, now)
+            pool.coordinator.note_alive(member_id, now)
             meant = self.connections.correct(pool, member, [offset for _, _, offset in positions])
-            self.connections.heard(connection, meant)
+            self.connections.note_request(connection, meant)
             pool.commit(meant, ticket, positions, now)
         return self._outbox.take_all()
 
@@ -302,7 +332,8 @@ class PoolCore:
     # Leases
 
     def leasing(self, group: GroupId, step: Callable[[Pool], None], now: float) -> tuple[ErrorCode, list[Effect]]:
-        """A holder of leases, or one about to be, asks for something; `step` does it. An error if it may not."""
+        """Carries out `step`, a request for a lease, in the pool of the group. Returns an error if the group does not
+        admit it."""
         error = self._pools.refusal(group, now)
         if error is ErrorCode.NONE:
             pool = self._pools.of_group(group, now)
@@ -313,7 +344,7 @@ class PoolCore:
     # Upstream
 
     def upstream(self, pool: Pool, event: Callable[[Pool], None], now: float) -> list[Effect]:
-        """Tell a pool what happened upstream; ignored when that pool has ended."""
+        """Passes an event from upstream to a pool. Ignores it if that pool has ended."""
         if self.pools.get(pool.group) is pool:
             with self._pools.step(pool, now):
                 event(pool)
@@ -328,7 +359,8 @@ class PoolCore:
         return self._outbox.take_all()
 
     def begin_stop(self, grace: float, now: float) -> list[Effect]:
-        """The process stops: give nothing any more. `is_drained` tells when all is committed, or the time is over."""
+        """Begins to stop: delivers nothing more. `is_drained` is true when all is committed, or the grace period is
+        over."""
         self._pools.drain_all(grace, now)
         return self._outbox.take_all()
 
@@ -340,10 +372,9 @@ class PoolCore:
         return self._pools.are_drained
 
     def drain(self, now: float) -> list[Effect]:
-        """Answer what waits, and leave every upstream group."""
+        """Answers waiting requests, and leaves every upstream group."""
         self._unidentified.answer_all()
         for pool in list(self.pools.values()):
             with self._pools.step(pool, now):
-                pool.answer_all(now)
-                pool.end()
+                pool.end(now)
         return self._outbox.take_all()

@@ -1,4 +1,4 @@
-"""A pool as people and tools look at it. Reads only; nothing here decides anything."""
+"""Views of a pool for people and tools. This module only reads; it decides nothing."""
 
 from __future__ import annotations
 
@@ -14,26 +14,29 @@ from mesh.pool.state.acquired import Acquired
 from mesh.pool.state.member import Member
 from mesh.pool.state.partition import Fetch, Partition, PartitionFetch
 from mesh.pool.state.window import Delivery
-from mesh.records.batch import Batch, timestamps_of
+from mesh.records.batch import RecordBatch, timestamps_of
 from mesh.records.spans import ClusterName, UpstreamPartition
 
-TASTES = "takes what is suspected of having killed members, one at a time, and nothing else"
+ONLY_SUSPECTED = "gets only records suspected of killing members, one at a time"
 IDLE = 2.0
-"""Seconds after which a member without a parked Fetch is said not to fetch: between two Fetches it works."""
+"""Seconds without a parked Fetch after which a member counts as not fetching. A shorter pause means that it processes
+records."""
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """The lowest offset that a member holds of a partition, since when (seconds), and its batch, if that is kept."""
+    """The lowest upstream offset that a member holds of a partition. since: when the member got it, in seconds. batch:
+    its batch, None if the bytes were dropped."""
 
     offset: int
     since: float
-    batch: Batch | None
+    batch: RecordBatch | None
 
 
 @dataclass(frozen=True, slots=True)
 class Oldest:
-    """The lowest un-acknowledged offset that somebody holds of a partition, who holds it, and since when (seconds)."""
+    """The lowest unacknowledged upstream offset of a partition, with the member that holds it. since: when that member
+    got it, in seconds."""
 
     member: Member
     offset: int
@@ -41,7 +44,7 @@ class Oldest:
 
 
 def oldest_held(member: Member, source: UpstreamPartition) -> Held | None:
-    """What a member holds of a partition that has the lowest upstream offset."""
+    """Returns the records with the lowest upstream offset that a member holds of a partition."""
     if member.share is not None:
         holding = member.share.by_partition.get(source)
         acquired = holding.first() if holding is not None else None
@@ -52,7 +55,7 @@ def oldest_held(member: Member, source: UpstreamPartition) -> Held | None:
 
 
 def oldest_by_partition(pool: Pool) -> dict[UpstreamPartition, Oldest]:
-    """Partitions of which nobody holds anything are left out."""
+    """Returns the lowest held offset of each partition in which members hold records."""
     found: dict[UpstreamPartition, Oldest] = {}
     for member in pool.members:
         for source in member.windows:
@@ -63,7 +66,8 @@ def oldest_by_partition(pool: Pool) -> dict[UpstreamPartition, Oldest]:
 
 
 def holding_commits(pool: Pool) -> dict[Member, float]:
-    """The members for which the committed offset of a partition waits, and since when (seconds), the earliest."""
+    """Returns the members that hold up the committed offset of a partition, each with the earliest time at which it got
+    such records, in seconds."""
     found: dict[Member, float] = {}
     for source, oldest in oldest_by_partition(pool).items():
         partition = pool.partitions[source]
@@ -73,9 +77,9 @@ def holding_commits(pool: Pool) -> dict[Member, float]:
 
 
 def attributed(pool: Pool, topics: VirtualTopics) -> dict[Member, list[TopicPartition]]:
-    """Each partition to exactly one member, for tools that know of no more than that: to the one for which the
-    committed offset waits; one that waits for nobody, to any of those that fetch it, in turn. Share members are none of
-    those that such tools know."""
+    """Assigns each partition to exactly one member, for tools that know only such assignments. It is the member that
+    holds up the committed offset, or else one of those that fetch the partition, in turn. Share members are left out:
+    such tools do not know them."""
     shares: dict[Member, list[TopicPartition]] = {member: [] for member in pool.members if member.share is None}
     holders = oldest_by_partition(pool)
     fetching = sorted(shares, key=lambda member: member.name)
@@ -93,13 +97,15 @@ def attributed(pool: Pool, topics: VirtualTopics) -> dict[Member, list[TopicPart
 
 
 def is_consumer_group(pool: Pool) -> bool:
-    """Whether a broker would call this group one of the consumer protocol: one such member is enough (KIP-848)."""
+    """Returns whether a broker would call this a group of the consumer protocol: one such member is enough
+    (KIP-848)."""
     memberships = pool.coordinator.members.values()
     return any(each.subscription is not None and not each.is_share for each in memberships)
 
 
 def state_of(pool: Pool | None) -> str:
-    """Kafka's name for it. Members of a pool never wait for each other, so there is no rebalancing state."""
+    """Returns Kafka's name for the state of a group. Members of a pool never wait for each other, so it is never
+    rebalancing."""
     return "Stable" if pool is not None and any(True for _ in pool.members) else "Empty"
 
 
@@ -107,18 +113,19 @@ def share_members(pool: Pool) -> list[Member]:
     return [member for member in pool.members if member.share is not None]
 
 
-def state_of_share_group(pool: Pool) -> str:
-    """As `state_of`, of its share members."""
-    return "Stable" if share_members(pool) else "Empty"
+def state_of_share_group(pool: Pool | None) -> str:
+    """Returns Kafka's name for the state of a share group."""
+    return "Stable" if pool is not None and share_members(pool) else "Empty"
 
 
 def is_share_group_only(pool: Pool) -> bool:
-    """Whether it has share members, or had, and nobody else."""
+    """Returns whether the pool has, or had, share members, and has no other members."""
     return pool.serving.has_share_members and all(member.share is not None for member in pool.members)
 
 
 def unsettled_of(partition: Partition) -> int:
-    """Offsets that are in the log, above what is stored, and not settled; -1 if that is not known here."""
+    """Returns the number of unsettled offsets between the stored position and the end of the log. It is -1 if this
+    process does not know."""
     ledger = partition.ledger
     if not partition.is_active or ledger.stored.offset < 0:
         return -1
@@ -128,9 +135,15 @@ def unsettled_of(partition: Partition) -> int:
 
 @dataclass(frozen=True, slots=True)
 class MemberView:
-    """Times in seconds. spans: runs of upstream offsets it holds. held_since: when it was sent the oldest of them.
-    delivered: offsets it was ever sent, redelivered: those that had been sent before. committed_at: its last commit.
-    cap: None for a share member. reason: why it gets nothing, in words; None while it gets what there is."""
+    """A member as operators see it. Times are in seconds.
+
+    * spans: the number of runs of upstream offsets that it holds.
+    * held_since: when it got the oldest of these runs.
+    * delivered: the number of offsets that it ever got. redelivered: those of them that were delivered before.
+    * committed_at: the time of its last commit.
+    * cap: the most offsets that it may hold; None for a share member.
+    * reason: why it gets no records; None while it gets all available ones.
+    """
 
     name: str
     client_id: str
@@ -152,10 +165,14 @@ class MemberView:
 
 @dataclass(frozen=True, slots=True)
 class PartitionView:
-    """One partition, in upstream terms. ownership: as in `Ownership`, or "unopened": it is ours and cannot be read yet.
-    committed, lag: None where this process does not know, for the partition is not its own now.
-    oldest: the lowest offset that is not acknowledged and was received; None if there is none.
-    holder: who holds it; None while it waits. oldest_since: since when it is held. timestamp: of its batch, ms."""
+    """A partition of a pool as operators see it.
+
+    * ownership: a value of `Ownership`, or "unopened" for a partition that is assigned but cannot be read yet.
+    * committed, lag: None if this process does not know them because it does not own the partition.
+    * oldest: the lowest received upstream offset that is not acknowledged; None if there is none.
+    * holder: the member that holds `oldest`; None if no member does. oldest_since: when that member got it, in seconds.
+    * timestamp: the timestamp of the batch with `oldest`, in ms.
+    """
 
     name: TopicPartition
     source: UpstreamPartition
@@ -196,20 +213,21 @@ def view(pool: Pool, topics: VirtualTopics, now: float) -> PoolView:
 
 
 def why_nothing(pool: Pool, member: Member, now: float) -> str | None:
-    """Why a member is given nothing now, by the distribution's own decision; None while it is given what there is."""
+    """Returns the reason why a member gets no records now, as the distribution decides it. None while it gets all
+    available ones."""
     if not member.has_fetched:
         return "has not fetched yet"
     if not member.parked:
-        return None if now - member.heard < IDLE else "does not fetch"
+        return None if now - member.heard_at < IDLE else "does not fetch"
     reasons = {
-        _reason_of_lane(pool, member, fetch, partition_fetch)
+        _reason_of_partition_fetch(pool, member, fetch, partition_fetch)
         for fetch in pool.serving.distribution.parked.of(member)
         for partition_fetch in fetch.partition_fetches
     }
     return "; ".join(sorted(reasons)) or "asks for no partition"
 
 
-def _reason_of_lane(pool: Pool, member: Member, fetch: Fetch, partition_fetch: PartitionFetch) -> str:
+def _reason_of_partition_fetch(pool: Pool, member: Member, fetch: Fetch, partition_fetch: PartitionFetch) -> str:
     obstacle = pool.serving.distribution.obstacle(member, partition_fetch)
     partition = partition_fetch.partition
     is_down = pool.commits.is_down(partition.source.cluster)
@@ -225,15 +243,15 @@ def _reason_of_lane(pool: Pool, member: Member, fetch: Fetch, partition_fetch: P
         case None:
             pass
     if pool.serving.distribution.quarantine.is_on_trial(member):
-        return TASTES
+        return ONLY_SUSPECTED
     if fetch in partition.ineligible:
-        return "what is there is kept for other members" if not partition.is_full else "acknowledgements have gaps"
+        return "records are reserved for other members" if not partition.is_full else "acknowledgements have gaps"
     if is_down:
         return f"source {partition.source.cluster} is down"
     if partition.ledger.received >= partition.end:
         return "no backlog"
     stalled = partition.source in pool.stalls
-    return "records are there upstream, but do not come" if stalled else "records are on their way"
+    return "records upstream, but none arrive" if stalled else "records are on their way"
 
 
 def _member(pool: Pool, member: Member, now: float) -> MemberView:
@@ -260,7 +278,7 @@ def _member(pool: Pool, member: Member, now: float) -> MemberView:
         redelivered=member.redelivered,
         committed_at=member.flow.committed_at,
         held_since=min((each.since for each in held), default=None),
-        heard=member.heard,
+        heard=member.heard_at,
         reason=why_nothing(pool, member, now),
     )
 
@@ -293,13 +311,13 @@ def _partition(pool: Pool, source: UpstreamPartition, number: TopicPartition, he
 
 
 def known_ends(pools: Mapping[GroupId, Pool], source: UpstreamPartition) -> int | None:
-    """How far a log goes as far as any pool knows; for when its cluster does not answer."""
+    """Returns the end of a log as far as any pool knows it, for a cluster that does not answer."""
     ends = [pool.partitions[source].end for pool in pools.values() if source in pool.partitions]
     return max((end for end in ends if end > 0), default=None)
 
 
 def known_positions(pool: Pool, cluster: ClusterName) -> Iterator[tuple[UpstreamPartition, int]]:
-    """What is known to be committed on a cluster that does not answer."""
+    """Returns the known committed offsets in a cluster that does not answer."""
     for source, partition in pool.partitions.items():
         if source.cluster == cluster and partition.is_active and partition.ledger.stored.offset >= 0:
             yield source, partition.ledger.stored.offset

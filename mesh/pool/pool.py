@@ -1,7 +1,7 @@
-"""A pool: the members that share one group on one virtual cluster, and the state they share.
+"""A pool: the members that share one group of one virtual cluster, and their common state.
 
-Every public method is the first half of a step: it decides, and leaves what is to be done in the outbox. `finish` is
-the second half of all of them. Nothing here does IO or reads a clock.
+Every public method is the first half of a step: it decides, and leaves effects in the outbox. `finish` is the second
+half of each step. Nothing here does IO or reads a clock.
 """
 
 from __future__ import annotations
@@ -32,9 +32,11 @@ from mesh.pool.intake.cluster_drain import ClusterDrain
 from mesh.pool.intake.drain import DrainState, PoolDrain
 from mesh.pool.intake.intake import Intake
 from mesh.pool.intake.stalls import Stalls
+from mesh.pool.interventions import Interventions
 from mesh.pool.leases.service import Leases
 from mesh.pool.offsets.commits import Commits, Need
-from mesh.pool.share.requests import ShareFetchRequest
+from mesh.pool.replay.service import Replaying
+from mesh.pool.share.requests import SharedFetch
 from mesh.pool.share.service import ShareService
 from mesh.pool.state.fetch import FetchParameters
 from mesh.pool.state.leases import Acknowledgement, Claim, LeaseRequest, Range
@@ -46,7 +48,8 @@ from mesh.wire.errors import ErrorCode
 
 
 class Pool:
-    """See the module. It is closed when it has had no member for a while, and has left its upstream groups."""
+    """One group of one virtual cluster, with its members, partitions and commits. It closes when it has been without
+    members for a while, and leaves its upstream groups."""
 
     def __init__(
         self,
@@ -76,18 +79,23 @@ class Pool:
         self._memory = memory
         self._backpressure = Backpressure(parts, memory)
         self.leases = Leases(parts, topics, self.serving, self.commits)
-        self.intake = Intake(parts, topics, self.serving, self.commits, self.leases, self._backpressure, members)
+        self.replaying = Replaying(parts, self.serving, members, self.commits)
+        self.intake = Intake(
+            parts, topics, self.serving, self.commits, self.leases, self.replaying, self._backpressure, members
+        )
         self.share = ShareService(parts, topics, self.serving, self.commits, members, self.coordinator, self.intake)
         self.stalls = Stalls(parts, self.serving.partitions, self.commits, now)
-        self.locks = Locks(parts, self.serving, members, self.leases.are_wanted, now)
+        Locks(parts, self.serving, members, self.leases.are_wanted).start(now)
+        self.interventions = Interventions(parts, self.serving, members)
         self._seen = (False, False)
-        """Whether nobody but holders of leases was there, and whether somebody waited for records."""
+        """The conditions on which `_throttle_engines` acted last: whether only holders of leases were present, and
+        whether a request waited for records."""
         self.draining = PoolDrain(parts, self.serving, self.commits, self.intake, self._backpressure, members)
         self.leaving = ClusterDrain(parts, self.serving, self.commits, self.intake, self._backpressure, members)
         self.is_expelled = False
-        """Whether its group is not admitted any more: it ends as soon as it is drained."""
+        """True if its group is no longer admitted. The pool ends when it is drained."""
         self._used = now
-        self._linger(now)  # nobody has joined yet, and perhaps nobody will
+        self._linger(now)  # no member has joined yet, and perhaps none will
 
     def __repr__(self) -> str:
         return f"<Pool {self.group}: {len(self.members)} members, {len(self.members.groupless)} without group>"
@@ -99,23 +107,24 @@ class Pool:
     # Members
 
     def join(self, ticket: Ticket, request: JoinRequest, connection: ConnectionId, now: float) -> Member | None:
-        """Returns the member when the request was accepted; its answer comes later."""
+        """Adds a member with the classic protocol. Returns the member if the request was accepted; its answer comes
+        later."""
         member_id = self.coordinator.join(ticket, request, connection, now)
         return self.members.by_id[member_id] if member_id is not None else None
 
     def consumer_heartbeat(
         self, ticket: Ticket, request: ConsumerHeartbeat, connection: ConnectionId, now: float
     ) -> Member | None:
-        """Returns the member that this is, if it is one."""
-        return self._heard(self.consumer_protocol.heartbeat(ticket, request, connection, now), connection)
+        """Handles a ConsumerGroupHeartbeat. Returns its member; None if it has none."""
+        return self._connected_member(self.consumer_protocol.heartbeat(ticket, request, connection, now), connection)
 
     def share_heartbeat(
         self, ticket: Ticket, request: ShareHeartbeat, connection: ConnectionId, now: float
     ) -> Member | None:
-        """Returns the member that this is, if it is one."""
-        return self._heard(self.share_protocol.heartbeat(ticket, request, connection, now), connection)
+        """Handles a ShareGroupHeartbeat. Returns its member; None if it has none."""
+        return self._connected_member(self.share_protocol.heartbeat(ticket, request, connection, now), connection)
 
-    def _heard(self, member_id: MemberId | None, connection: ConnectionId) -> Member | None:
+    def _connected_member(self, member_id: MemberId | None, connection: ConnectionId) -> Member | None:
         if member_id is None:
             return None
         member = self.members.by_id[member_id]
@@ -123,7 +132,8 @@ class Pool:
         return member
 
     def disconnected(self, member: Member, connection: ConnectionId, now: float) -> None:
-        """A connection of a member is gone; if it was the last one, the member has `fast_expiry` seconds to be back."""
+        """Handles the end of a member's connection. After its last one the member expires in `fast_expiry` seconds,
+        unless it connects again."""
         self.members.disconnected(member, connection, now)
         if member.share is not None:
             self.share.disconnected(member, connection, now)
@@ -132,24 +142,25 @@ class Pool:
 
     def _expire_if_away(self, member: Member, since: float, now: float) -> None:
         if member.connections or member.away_since != since:
-            return  # it is back
+            return  # the member is back
         if member in self.members.groupless:
             self.members.forget_groupless(member, Cause.AWAY, now)
         elif self.members.by_id.get(member.id) is member:
             self.coordinator.expire(member.id, Cause.AWAY, now)
 
     def fire_next(self, now: float) -> bool:
-        """Do one thing that is due, and what follows from it for Fetches that wait; False when nothing is."""
+        """Carries out one timer that is due, and its consequences for waiting Fetches. Returns False if no timer is
+        due."""
         if not self.timers.fire_next(now):
             return False
         if not self.is_closed:
             self.serving.catch_up(now)
         return True
 
-    # The end
+    # Stop
 
     def _linger(self, now: float) -> None:
-        """Stay for a while: often somebody comes back."""
+        """Keeps the empty pool for `linger` seconds: a member often comes back."""
         self._empty_since = now
         self.timers.at(now + self._settings.linger, self._end_if_empty)
 
@@ -159,19 +170,18 @@ class Pool:
         if self.coordinator.expects_members or self.leases.are_wanted(now):
             self.timers.at(now + self._settings.linger, self._end_if_empty)
             return
-        self.end()
+        self.end(now)
 
-    def end(self) -> None:
-        """Leave the upstream groups, committing what is acknowledged."""
-        self._close(self.commits.unstored(self.partitions.values()))
-
-    def answer_all(self, now: float) -> None:
-        """Answer every Fetch that waits, with what it has."""
+    def end(self, now: float) -> None:
+        """Answers every waiting Fetch with its collected records, leaves the upstream groups, and commits all
+        acknowledgements with that."""
         for fetch in self.serving.fetches:
             self.serving.answer(fetch, now)
+        self._close(self.commits.unstored(self.partitions.values()))
 
     def close_after_violation(self) -> None:
-        """Its state cannot be trusted: let every request go, and every member come back to a new pool."""
+        """Closes a pool whose state cannot be trusted. It answers every request, and its members come back to a new
+        pool."""
         for fetch in [*self.serving.distribution.complete, *self.serving.fetches]:
             self.serving.abandon(fetch)
         self._close({})
@@ -191,8 +201,9 @@ class Pool:
         self._outbox.put(LeaveUpstream(self.group, positions))
 
     def partitions_grew(self, topics: frozenset[TopicName], now: float) -> None:
-        """Clients see new partitions when they ask for metadata the next time, which may be in minutes: those who fetch
-        from these topics are made to ask (docs/decisions/0024-new-partitions-are-seen-at-once.md)."""
+        """Makes the clients that fetch from these topics ask for new metadata. Otherwise they would see the new
+        partitions only with their next Metadata request, minutes later
+        (docs/decisions/0024-new-partitions-are-seen-at-once.md)."""
         for member in list(self.members):
             if member.share is not None:
                 continue  # its next heartbeat assigns them
@@ -202,8 +213,8 @@ class Pool:
                 self.coordinator.require_metadata(member.id, now)
 
     def unused_for(self, now: float) -> float:
-        """Seconds for which nobody has fetched, since it was made at the latest; 0 while a member holds something or
-        has a Fetch that waits, and while there are leases."""
+        """Returns the seconds since the last Fetch, or since the pool was made. 0 while a member holds records or has a
+        waiting Fetch, and while there are leases."""
         if self.leases.are_wanted(now) or any(member.in_flight or member.parked for member in self.members):
             return 0.0
         return now - self._used
@@ -215,16 +226,22 @@ class Pool:
     ) -> None:
         for topic in dict.fromkeys(asked.topic for asked in request.partitions):
             if topic is not None:
-                self.intake.want(topic)
+                self.intake.consume(topic)
         member.connections.add(connection)
         self._used = now
         self.serving.fetch(member, connection, ticket, request, now)
 
     def share_fetch(
-        self, member: Member, connection: ConnectionId, ticket: Ticket, request: ShareFetchRequest, now: float
+        self,
+        member: Member,
+        node: int,
+        connection: ConnectionId,
+        ticket: Ticket,
+        request: SharedFetch,
+        now: float,
     ) -> None:
         self._used = now
-        self.share.fetch(member, connection, ticket, request, now)
+        self.share.fetch(member, node, connection, ticket, request, now)
 
     def committed_offsets(
         self, member: Member, names: Iterable[TopicPartition]
@@ -241,8 +258,9 @@ class Pool:
     def commit(
         self, member: Member, ticket: Ticket, positions: Sequence[tuple[TopicName, int, int]], now: float
     ) -> None:
-        """(topic, partition, virtual offset) each; answered when what can be stored upstream is stored."""
-        member.heard = now
+        """Commits positions: (topic, partition, virtual offset) each. The request is answered when everything that can
+        be stored upstream is stored."""
+        member.heard_at = now
         errors: dict[TopicPartition, ErrorCode] = {}
         needs: dict[UpstreamPartition, Need] = {}
         total = 0
@@ -256,7 +274,7 @@ class Pool:
             total += count
             window = member.windows.get(source)
             if error is ErrorCode.NONE and window is not None and window.acknowledged is not None:
-                # Also when this one settles nothing: a commit that is repeated because it was not stored in time.
+                # A commit that settles nothing waits, too: it may repeat one that was not stored in time.
                 highest, version = window.acknowledged
                 needs[source] = Need((topic, index), self.partitions[source].ledger, version, highest)
         if total:
@@ -268,11 +286,12 @@ class Pool:
     def _unstorable(
         self, member: Member, needs: Mapping[UpstreamPartition, Need], goes_on: bool, now: float
     ) -> list[UpstreamPartition]:
-        """Partitions of a commit that has been repeated for `lock_timeout`, and still finds no room in the metadata.
+        """Returns the partitions whose commit was repeated for `lock_timeout` and still does not fit into the metadata.
 
-        Some clients repeat it for ever and process nothing meanwhile, perhaps the very records without which there will
-        be no room. Who is asked to join again lets go of the commit; what it has not committed of such a partition is
-        taken from it, so that it is given what comes before that, and not asked again for the next hundred records.
+        Some clients repeat such a commit forever and process nothing meanwhile. They may hold the very records that
+        would make room. So the member has to rejoin, which makes its client drop the commit. Its uncommitted records of
+        these partitions are released: then it gets the lowest ones first, and does not have to rejoin again a hundred
+        records later.
         """
         full = [source for source, need in needs.items() if self.partitions[source].is_full and not need.is_stored]
         if goes_on or not full:
@@ -283,21 +302,21 @@ class Pool:
             member.unstored_since = None
             if self.coordinator.ask_to_join_again(member.id):
                 fields = {"member": member.name, "partitions": [str(each) for each in full]}
-                self._outbox.report("a member repeats a commit for which there is no room", fields, "warning")
+                self._outbox.report("member repeats a commit that does not fit", fields, "warning")
                 self.serving.fence(member, full, Cause.NO_ROOM, now)
                 return full
         return []
 
     def _acknowledge(self, member: Member, source: UpstreamPartition, offset: int, now: float) -> tuple[ErrorCode, int]:
         owner = self._slots.owner(slot_of(offset)) if offset >= 0 and not is_end(offset) else member
-        # A client that joined again may commit what it had before; some give up when they are refused.
+        # A client that joined again may commit records that it held before. Some clients exit if that is refused.
         is_gone = owner is None and slot_of(offset) < SLOTS
         if owner is not member and not is_gone:
             return ErrorCode.OFFSET_OUT_OF_RANGE, 0
         window = member.windows.get(source)
         committed, end = (window.committed, window.end) if window is not None else (self._slots.start(member.slot),) * 2
         if window is not None and window.is_fenced:
-            # Told also for what it was sent since: it has processed the rest before that.
+            # Also for records that the member got after the fence: it has processed the lost ones before them.
             window.is_fenced = self.coordinator.ask_to_join_again(member.id)
             return self.coordinator.lost(member.id), 0
         if owner is member and window is not None and committed < offset <= end:
@@ -308,36 +327,36 @@ class Pool:
 
     def lease(self, ticket: Ticket, request: LeaseRequest, now: float) -> None:
         for topic in request.topics:
-            self.intake.want(topic)
+            self.intake.consume(topic)
         self.leases.create(ticket, request, now)
 
-    def look_at(self, ticket: Ticket, topics: tuple[TopicName, ...], wait: float, now: float) -> None:
+    def await_lease_backlog(self, ticket: Ticket, topics: tuple[TopicName, ...], wait: float, now: float) -> None:
         for topic in topics:
-            self.intake.want(topic)
-        self.leases.look(ticket, topics, wait, now)
+            self.intake.consume(topic)
+        self.leases.await_backlog(ticket, topics, wait, now)
 
     def claim(self, ticket: Ticket, claim: Claim, now: float) -> None:
         self._want(claim.ranges)
         self.leases.claim(ticket, claim, now)
 
     def acknowledge_lease(self, ticket: Ticket, wanted: Acknowledgement, now: float) -> None:
-        """It may be the first that is asked after the upstream groups were left."""
+        """Acknowledges a lease. This may be the first request after the pool left its upstream groups."""
         self._want(wanted.ranges or ())
         self.leases.acknowledge(ticket, wanted, now)
 
     def _want(self, ranges: Iterable[Range]) -> None:
         for each in ranges:
             if (number := self._topics.number(each.partition)) is not None:
-                self.intake.want(number[0])
+                self.intake.consume(number[0])
 
     # The end of a step
 
     def finish(self, now: float) -> None:
-        """The second half of every step: `Pools.stepped` calls it when the first half, a method here or of some part,
-        has returned, unless that closed the pool. So the first half need not see to the consequences of its decisions
-        for waiting Fetches, for commits, and for the engines.
+        """Carries out the second half of a step: distribution, commits, backpressure and draining.
 
-        Raises Violation.
+        `Pools.stepped` calls it when the first half has returned, unless the pool is closed by then. The first half is
+        any method of the pool or of its parts. So those methods need not care about waiting Fetches, commits and
+        engines. Raises Violation.
         """
         touched = self._share_and_store(now)
         self._read_further(touched)
@@ -348,60 +367,61 @@ class Pool:
         if self.members.were_emptied:
             self.members.were_emptied = False
             self._linger(now)
-        # Last: the pool may be drained by what was decided just now.
+        # This comes last: the step may have drained the pool.
         if self.is_expelled and self.draining.drain_state is DrainState.DRAINED:
-            self.end()
+            self.end(now)
 
     def _share_and_store(self, now: float) -> set[Partition]:
-        """Share out the records that came or were given up, and store the offsets that are settled. Returns the
-        partitions of which anything changed in this step."""
+        """Distributes records that arrived or were released, and stores settled offsets. Returns the partitions that
+        this step changed."""
         touched: set[Partition] = set()
         relieved: list[Partition] = []
         while True:
-            # A full partition may deliver new records as soon as its acknowledgements fit again, which is known only
-            # when they have been packed. So this is still the same step: its Fetches would wait for another event.
+            # A full partition may deliver new records as soon as its acknowledgements fit, which is known only when
+            # they are packed. Distribute them in the same step; otherwise the Fetches would wait for another event.
             for partition in relieved:
                 self.serving.distribute(partition, now)
             self.serving.end_step(now)
+            self.replaying.go_on(self.serving.distribution.touched, now)
             touched |= self.serving.distribution.touched
             relieved = self._store(now)
             if not relieved:
                 return touched
 
     def _store(self, now: float) -> list[Partition]:
-        """Check the partitions that were touched, and store the settled offsets. Returns partitions that may deliver
-        new records again."""
+        """Checks the changed partitions, and stores their settled offsets. Returns the partitions that may deliver new
+        records again."""
         touched = self.serving.distribution.touched
         for partition in touched:
-            partition.check()  # before anything is stored: a state that cannot be trusted must not reach upstream
+            partition.check()  # before anything is stored: an inconsistent state must not reach upstream
             self.commits.changed(partition, now)
         touched.clear()
         return self.commits.send()
 
     def _read_further(self, touched: Iterable[Partition]) -> None:
-        """Ask for the next spans that have to be read again: there may be room for them by now. And note where records
-        are outstanding, which hurries the engines."""
+        """Requests the next released spans to be read again, since there may be room now. Also updates which partitions
+        have outstanding records, for which the engines poll faster."""
         for partition in touched:
             self.intake.changed(partition)
             if partition.released:
                 self.serving.rereads.pump(partition)
 
     def _advance_drain(self, now: float) -> None:
-        """Leave the upstream groups, or one of them, if what was stored last was all that was waited for."""
+        """Leaves the upstream groups, or one of them, if a drain waited only for the last commit."""
         if self.draining.drain_state is DrainState.DRAINING:
             self.draining.go_on(now)
         if self.leaving.deadlines:
             self.leaving.go_on()
 
     def _throttle_engines(self, touched: set[Partition], now: float) -> None:
-        """Let the engines bring more, or less, if anything has changed that this depends on."""
+        """Pauses or resumes the engines, if any condition for that has changed."""
         distribution = self.serving.distribution
-        # Nobody but holders of leases is there, who read upstream themselves.
+        # Only holders of leases are left, and they read upstream themselves.
         idle = not distribution.members and self.leases.are_wanted(now) and not self.leases.want_records
         hungry = distribution.waiting > 0
         if touched or (idle, hungry) != self._seen:
             self._seen = idle, hungry
-            self.serving.replays.trim(self._memory.excess)
-            kept = self.serving.replays.size + distribution.collected_bytes + distribution.reservations.size
+            self.serving.sent_batches.trim(self._memory.excess)
+            kept = self.serving.sent_batches.size + distribution.collected_bytes + distribution.reservations.size
             self._backpressure.update(touched, distribution.backlogs.size, kept, hungry, idle)
-            self.intake.update_urgency()
+            self.intake.update_polling()

@@ -1,6 +1,6 @@
-"""Record batches of format version 2, the unit the mesh moves (KIP-98; layout in Kafka's DefaultRecordBatch).
+"""Record batches of format version 2, the unit that the mesh moves (KIP-98; layout in Kafka's DefaultRecordBatch).
 
-Several that follow each other are moved as one, a run: `mesh.records.runs`.
+Several batches that follow each other are moved as one, a run: `mesh.records.runs`.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ from mesh.records.varints import read_varint
 
 HEADER_SIZE: Final = 61
 LENGTH_OVERHEAD: Final = 12
-"""What the length field does not count: the base offset and itself."""
+"""The bytes that the length field does not count: the base offset and the length itself."""
 MAGIC: Final = 2
 COMPRESSION_MASK: Final = 0x07
 LOG_APPEND_TIME: Final = 0x08
-"""The attribute bit that says that the batch has one timestamp, the broker's, in the field of the highest one."""
+"""The attribute bit of a batch whose records all have the broker's timestamp. It is in the field of the highest
+timestamp."""
 
 _LENGTH_AT: Final = 8
 _CRC_AT: Final = 17
@@ -40,26 +41,27 @@ _TIMESTAMPS: Final = Struct(">qq")
 
 
 class CorruptBatch(ValueError):
-    """These bytes are no record batch."""
+    """Raised for bytes that are not a valid record batch."""
 
 
 Mark: TypeAlias = tuple[int, int, int, int]
-"""A batch of a run: where it begins (the first one's says where the run does), its base offset, the length that stands
-in its header, how many records it holds."""
+"""The place of a batch in a run: the position of its first byte, its base offset, the length in its header, and its
+number of records. Positions are relative to the position in the run's first mark."""
 
 
 @dataclass(slots=True, eq=False)
-class Batch:
-    """One v2 record batch, or a run of them, and the upstream offsets that count. Owned by exactly one place at a time.
+class RecordBatch:
+    """One record batch of format 2, or a run of them, with the upstream offsets of it that count. Each has exactly one
+    owner at a time.
 
-    data: whole batches, header and body, nothing else.
-    base: the upstream offset that a record of offset delta 0 of the first batch has (or would have).
-    first, last: the upstream offsets that count; first > base when the front is cut off, or settled by the member that
-        holds it, and first < base when offsets in front of it have no record, and count with it. In a run they reach
-        into the first batch and into the last one.
-    record_count: how many records the batches hold, also those in front of `first`.
-    marks: of the batches of a run; none of a single batch. Offsets without a record between two of them count with the
-        one behind.
+    * data: whole batches, header and body, and nothing else.
+    * base: the upstream offset of a record with offset delta 0 in the first batch.
+    * first, last: the upstream offsets that count. first > base if the front is cut off, or is settled by the member
+      that holds it. first < base if offsets in front of it have no record and count with it. In a run, first is in the
+      first batch and last is in the last one.
+    * record_count: the number of records in the batches, including those in front of `first`.
+    * marks: the places of the batches of a run; empty for a single batch. Offsets without a record between two batches
+      count with the second one.
     """
 
     data: bytearray | memoryview
@@ -70,56 +72,55 @@ class Batch:
     marks: Sequence[Mark] = ()
 
 
-def is_intact(batch: Batch) -> bool:
-    """Whether its checksum, which its producer made, is that of its bytes."""
+def is_intact(batch: RecordBatch) -> bool:
+    """Returns whether the checksum of a batch, which its producer made, matches its bytes."""
     (stored,) = _UINT32.unpack_from(batch.data, _CRC_AT)
     return bool(stored == crc32c(memoryview(batch.data)[_CRC_FROM:]))
 
 
 def seal(data: bytearray) -> None:
-    """Write the CRC of a batch that is otherwise complete."""
+    """Writes the CRC of a batch that is otherwise complete."""
     _UINT32.pack_into(data, _CRC_AT, crc32c(memoryview(data)[_CRC_FROM:]))
 
 
-def attributes_of(batch: Batch) -> int:
+def attributes_of(batch: RecordBatch) -> int:
     (attributes,) = _INT16.unpack_from(batch.data, _ATTRIBUTES_AT)
     return int(attributes)
 
 
-def timestamps_of(batch: Batch) -> tuple[int, int]:
-    """The timestamp that the records' are relative to, and the highest; milliseconds."""
+def timestamps_of(batch: RecordBatch) -> tuple[int, int]:
+    """Returns the timestamp to which those of the records are relative, and the highest timestamp, in milliseconds."""
     first, highest = _TIMESTAMPS.unpack_from(batch.data, _TIMESTAMPS_AT)
     return int(first), int(highest)
 
 
-def is_compressed(batch: Batch) -> bool:
+def is_compressed(batch: RecordBatch) -> bool:
     return bool(attributes_of(batch) & COMPRESSION_MASK)
 
 
-def body_of(batch: Batch) -> bytes:
-    """Its records one after the other, uncompressed. Raises CorruptBatch."""
+def body_of(batch: RecordBatch) -> bytes:
+    """Returns the records of a batch one after the other, uncompressed. Raises CorruptBatch."""
     try:
         return decompress(attributes_of(batch) & COMPRESSION_MASK, bytes(memoryview(batch.data)[HEADER_SIZE:]))
     except CorruptBody as problem:
         raise CorruptBatch(str(problem)) from problem
 
 
-def unpack_batch(batch: Batch) -> Batch:
-    """The same batch without compression, in bytes of its own. Raises CorruptBatch."""
+def unpack_batch(batch: RecordBatch) -> RecordBatch:
+    """Returns an uncompressed copy of a batch. Raises CorruptBatch."""
     data = bytearray(batch.data[:HEADER_SIZE]) + body_of(batch)
     _INT16.pack_into(data, _ATTRIBUTES_AT, attributes_of(batch) & ~COMPRESSION_MASK)
     _INT32.pack_into(data, _LENGTH_AT, len(data) - LENGTH_OVERHEAD)
     seal(data)
-    return Batch(data, batch.base, batch.first, batch.last, batch.record_count)
+    return RecordBatch(data, batch.base, batch.first, batch.last, batch.record_count)
 
 
-def slice_batches(batch: Batch, bounds: Iterable[tuple[int, int]]) -> Iterator[Batch]:
-    """For each of these [first, last], ascending and apart, a batch of the records that count and whose upstream
-    offsets lie in it; none where there are none. It ends with its last record: where compaction left nothing behind
-    that, clients commit no further.
+def cut_batch(batch: RecordBatch, bounds: Iterable[tuple[int, int]]) -> Iterator[RecordBatch]:
+    """Returns a batch for each of these spans [first, last] (ascending, none overlapping), with its records that count.
+    A span without records gives no batch. Each batch ends with its last record, since clients commit no further.
 
-    Records keep their bytes and offset deltas, and batches their base; so the offsets stay what they are. The highest
-    timestamp in the header may be that of a record left out. Raises ValueError for a compressed batch; CorruptBatch.
+    Records keep their bytes and offset deltas, and batches their base, so offsets stay. The highest timestamp in the
+    header may be that of a record that is left out. Raises ValueError for a compressed batch. Raises CorruptBatch.
     """
     if is_compressed(batch):
         raise ValueError("a compressed batch cannot be cut without reading its records")
@@ -141,20 +142,20 @@ def slice_batches(batch: Batch, bounds: Iterable[tuple[int, int]]) -> Iterator[B
             yield _cut(batch, begin, end, first, highest, count)
 
 
-def _cut(batch: Batch, begin: int, end: int, first: int, last: int, count: int) -> Batch:
-    """A batch of so many of its records, which stand between two places in its bytes and have these offsets."""
+def _cut(batch: RecordBatch, begin: int, end: int, first: int, last: int, count: int) -> RecordBatch:
+    """Returns a batch with some of its records: those between two positions in its bytes, with these offsets."""
     cut = bytearray(batch.data[:HEADER_SIZE])
     cut += memoryview(batch.data)[begin:end]
     _INT32.pack_into(cut, _LENGTH_AT, len(cut) - LENGTH_OVERHEAD)
     _INT32.pack_into(cut, LAST_DELTA_AT, last - batch.base)
     _INT32.pack_into(cut, _COUNT_AT, count)
     seal(cut)
-    return Batch(cut, batch.base, first, last, count)
+    return RecordBatch(cut, batch.base, first, last, count)
 
 
-def last_record(batch: Batch) -> int:
-    """The upstream offset of the last record of a single batch, one below its base if it has none; behind that there
-    may be offsets that compaction emptied. Raises CorruptBatch."""
+def last_record(batch: RecordBatch) -> int:
+    """Returns the upstream offset of the last record of a single batch; one below its base if it has none. Compaction
+    may have removed the records behind it. Raises CorruptBatch."""
     if batch.record_count == batch.last - batch.base + 1:
         return batch.last
     readable = unpack_batch(batch) if is_compressed(batch) else batch
@@ -168,8 +169,8 @@ def last_record(batch: Batch) -> int:
     return last
 
 
-def first_record(batch: Batch, offset: int) -> int:
-    """The lowest upstream offset of a record of a single batch that does not lie below `offset`; `offset` if there is
+def first_record(batch: RecordBatch, offset: int) -> int:
+    """Returns the upstream offset of the first record of a single batch at or above `offset`; `offset` if there is
     none. Raises CorruptBatch."""
     if offset >= batch.base and batch.record_count == batch.last - batch.base + 1:
         return offset
@@ -177,8 +178,8 @@ def first_record(batch: Batch, offset: int) -> int:
     return next((found for found, _, _ in _records(readable) if found >= offset), offset)
 
 
-def _records(batch: Batch) -> Iterator[tuple[int, int, int]]:
-    """The upstream offset of each record of a batch that is not compressed, and where it begins and ends. Raises
+def _records(batch: RecordBatch) -> Iterator[tuple[int, int, int]]:
+    """Yields the upstream offset of each record of an uncompressed batch, and where its bytes begin and end. Raises
     CorruptBatch."""
     data, position = batch.data, HEADER_SIZE
     try:

@@ -1,4 +1,5 @@
-"""The bodies of compressed batches: all codecs of record format 2, as Kafka and its clients write them."""
+"""Compresses and decompresses the bodies of batches, with all codecs of record format 2, as Kafka and its clients
+do."""
 
 from __future__ import annotations
 
@@ -8,7 +9,8 @@ from typing import Final, Protocol
 import cramjam
 
 LARGEST_BODY: Final = 64 << 20
-"""Bytes; what unpacks to more is refused. No more than that is allocated, whatever the data says of itself."""
+"""The most bytes of a decompressed body. Larger ones are refused, and no more is allocated, whatever their header
+says."""
 _USUAL_RATIO: Final = 8
 _SMALLEST: Final = 64 << 10
 _GROWTH: Final = 8
@@ -23,7 +25,7 @@ _BLOCK_LENGTH: Final = Struct(">I")
 
 
 class CorruptBody(ValueError):
-    """These bytes are not what the batch says, or unpack to more than LARGEST_BODY."""
+    """Raised for a body that cannot be decompressed, or is larger than LARGEST_BODY then."""
 
 
 class _Unpack(Protocol):
@@ -31,7 +33,8 @@ class _Unpack(Protocol):
 
 
 def decompress(codec: int, packed: bytes) -> bytes:
-    """codec: bits 0-2 of a batch's attributes (0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd). Raises CorruptBody."""
+    """Decompresses the body of a batch. codec: bits 0-2 of its attributes (0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd).
+    Raises CorruptBody."""
     match codec:
         case 0:
             return packed
@@ -48,8 +51,8 @@ def decompress(codec: int, packed: bytes) -> bytes:
 
 
 def compress(codec: int, body: bytes) -> bytes:
-    """The inverse of `decompress`, in the form that every client reads: snappy in Java's stream, lz4 in independent
-    blocks, which Java demands (KIP-57). Raises ValueError for a codec that is none."""
+    """Compresses the body of a batch, in the form that every client reads: snappy as Java's stream, lz4 in independent
+    blocks, which Java requires (KIP-57). Raises ValueError for an unknown codec."""
     match codec:
         case 0:
             return body
@@ -83,14 +86,14 @@ def _unpack(unpack: _Unpack, packed: bytes) -> bytes:
         try:
             return bytes(memoryview(body)[: unpack(packed, body)])
         except cramjam.DecompressionError as problem:
-            # It says the same of data that ends too early and of a buffer that does.
+            # The library reports the same for truncated data and for a buffer that is too small.
             if size == LARGEST_BODY:
                 raise CorruptBody(str(problem)) from problem
             size = min(size * _GROWTH, LARGEST_BODY)
 
 
 def _snappy(packed: bytes) -> bytes:
-    """Java's snappy streams have a header and blocks; librdkafka's and others' are one block."""
+    """Decompresses snappy. Java's streams have a header and blocks; those of librdkafka and others are one block."""
     if not packed.startswith(_XERIAL_MAGIC):
         return _snappy_block(packed, LARGEST_BODY)
     body = bytearray()

@@ -1,8 +1,8 @@
-"""The CRC32C of bytes of which a few are changed, without reading the others.
+"""Computes the CRC32C of bytes after a few of them change, without reading the others.
 
-A CRC is linear: what a change does to it depends on the change and on how many bytes follow, on nothing else. So the
-difference of the changed bytes is taken by itself and moved over what follows, by tables for 1, 2, 4, 8 ... bytes.
-Bytes that did not match their CRC do not match the new one either: nothing is healed.
+A CRC is linear: the effect of a change depends only on the change and on the number of bytes behind it. So the CRC of
+the change is computed alone and moved over the bytes behind it, by tables for 1, 2, 4, 8 ... bytes. Bytes that did not
+match their CRC do not match the new one either: nothing is repaired.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from crc32c import crc32c
 
 _ALL_ONES: Final = 0xFFFFFFFF
 _POLYNOMIAL: Final = 0x82F63B78
-"""Castagnoli's, its lowest power in the highest bit."""
+"""The Castagnoli polynomial, with its lowest power in the highest bit."""
 _MOST_BEHIND: Final = (1 << 31) - 1
 _Tables: TypeAlias = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...]]
-"""What becomes of each byte of a state, the lowest first."""
+"""The image of each byte of a CRC state, lowest byte first."""
 
 
 def patched(crc: int, before: bytes, after: bytes, behind: int) -> int:
-    """The CRC32C of bytes that had `crc`, after `before` in them became `after`, with `behind` bytes following, fewer
-    than 2^31. Raises ValueError if `before` and `after` are not as long as each other."""
+    """Returns the CRC32C of bytes that had `crc`, after `before` in them was replaced by `after`. behind: the number of
+    bytes that follow, below 2^31. Raises ValueError if `before` and `after` differ in length."""
     if len(before) != len(after):
         raise ValueError(f"{len(after)} bytes in place of {len(before)}")
     change = int.from_bytes(before, "big") ^ int.from_bytes(after, "big")
-    # A CRC begins with all ones and is inverted at its end; that of a difference does neither.
+    # A CRC begins with all ones and is inverted at its end. The CRC of a difference needs neither.
     state: int = crc32c(change.to_bytes(len(before), "big"), _ALL_ONES) ^ _ALL_ONES
     for lowest, low, high, highest in _OVER_ZEROS:
         if behind & 1:
@@ -49,7 +49,7 @@ def _moved(tables: _Tables, state: int) -> int:
 
 
 def _tables(bits: list[int]) -> _Tables:
-    """bits: what becomes of each bit of a state, the lowest first."""
+    """Returns the tables of a linear map of CRC states. bits: the image of each bit of a state, the lowest first."""
     table = [0] * 256
     found: list[tuple[int, ...]] = []
     for first in range(0, 32, 8):
@@ -62,7 +62,7 @@ def _tables(bits: list[int]) -> _Tables:
 
 
 def _doubled() -> Iterator[_Tables]:
-    """What 1, 2, 4, 8 ... zero bytes make of a state, up to as many as any request has."""
+    """Yields the tables for 1, 2, 4, 8 ... zero bytes, up to the most bytes of a request."""
     tables = _tables([_over_a_zero(1 << bit) for bit in range(32)])
     for _ in range(_MOST_BEHIND.bit_length()):
         yield tables

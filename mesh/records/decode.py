@@ -1,4 +1,4 @@
-"""A batch to records, for tests and tools; nothing on the Fetch path looks inside."""
+"""Decodes a batch into records, for tests and tools. The Fetch path does not decode records."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from mesh.records.batch import (
     LOG_APPEND_TIME,
-    Batch,
     CorruptBatch,
+    RecordBatch,
     attributes_of,
     body_of,
     timestamps_of,
@@ -17,8 +17,8 @@ from mesh.records.varints import read_varint
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
-    """A decoded record. offset: upstream. timestamp: milliseconds, -1 for none."""
+class DecodedRecord:
+    """A decoded record. offset: its upstream offset. timestamp: milliseconds, -1 for none."""
 
     offset: int
     timestamp: int
@@ -28,14 +28,14 @@ class Record:
     headers: tuple[tuple[str, bytes | None], ...]
 
 
-def decode_records(batch: Batch) -> list[Record]:
-    """All records of a batch, or of a run. Raises CorruptBatch."""
+def decode_records(batch: RecordBatch) -> list[DecodedRecord]:
+    """Returns all records of a batch or a run. Raises CorruptBatch."""
     return [record for single in singles(batch) for record in _records(single)]
 
 
-def _records(batch: Batch) -> list[Record]:
+def _records(batch: RecordBatch) -> list[DecodedRecord]:
     body = body_of(batch)
-    records: list[Record] = []
+    records: list[DecodedRecord] = []
     position = 0
     try:
         for _ in range(batch.record_count):
@@ -48,7 +48,7 @@ def _records(batch: Batch) -> list[Record]:
     return records
 
 
-def _record(batch: Batch, body: bytes, position: int) -> tuple[Record, int]:
+def _record(batch: RecordBatch, body: bytes, position: int) -> tuple[DecodedRecord, int]:
     appended = bool(attributes_of(batch) & LOG_APPEND_TIME)
     first_timestamp, highest = timestamps_of(batch)
     length, position = read_varint(body, position)
@@ -67,7 +67,7 @@ def _record(batch: Batch, body: bytes, position: int) -> tuple[Record, int]:
     if at != position + length:
         raise CorruptBatch(f"a record of {length} bytes ends after {at - position}")
     timestamp = highest if appended else first_timestamp + elapsed
-    return Record(batch.base + delta, timestamp, appended, key, value, tuple(headers)), at
+    return DecodedRecord(batch.base + delta, timestamp, appended, key, value, tuple(headers)), at
 
 
 def _bytes(body: bytes, position: int) -> tuple[bytes | None, int]:

@@ -1,7 +1,7 @@
-"""Records to an uncompressed batch: what the librdkafka engine has decoded is put into words again.
+"""Encodes records into an uncompressed batch, for the librdkafka engine, which gets them decoded.
 
-The hot loop of that engine, so aiokafka's builder does it, in C. Measured, 100-byte values and short keys: 0.24 us a
-record where 0.54 us were the best that Python alone did.
+This is the hot loop of that engine, so aiokafka's builder does it, in C. It takes 0.24 us a record, measured with
+100-byte values and short keys. The fastest code in Python alone took 0.54 us.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import Any, Final, TypeAlias
 
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
-from mesh.records.batch import LOG_APPEND_TIME, MAGIC, Batch, seal
+from mesh.records.batch import LOG_APPEND_TIME, MAGIC, RecordBatch, seal
 
 Headers: TypeAlias = Sequence[tuple[str, bytes | None]]
 PlainRecord: TypeAlias = tuple[int, int, bytes | None, bytes | None, Headers | None]
-"""Upstream offset, timestamp (milliseconds, -1 for none), key, value, headers."""
+"""A record: upstream offset, timestamp (milliseconds, -1 for none), key, value, headers."""
 
 NO_HEADERS: Final[Headers] = []
 _BASE: Final = Struct(">qii")
@@ -29,10 +29,11 @@ _NO_LIMIT: Final = 1 << 31
 
 
 class BatchBuilder:
-    """One batch. The base offset is that of its first record; the offsets of the others ascend, gaps allowed.
+    """Builds one batch. The base offset is that of its first record. The offsets of the others ascend; gaps are
+    allowed.
 
-    append: takes offset - base, timestamp, key, value, headers (a list); returns None for a record that would make the
-        batch, its header included, larger than `limit`, unless it is the first.
+    append: takes offset - base, timestamp, key, value, and a list of headers. It returns None for a record that would
+    make the batch, with its header, larger than `limit`, unless it is the first record.
     """
 
     __slots__ = ("_builder", "append", "base")
@@ -43,27 +44,28 @@ class BatchBuilder:
             magic=MAGIC,
             compression_type=0,
             is_transactional=False,
-            producer_id=-1,  # the upstream cluster has seen to idempotence already
+            producer_id=-1,  # the upstream cluster has handled idempotence already
             producer_epoch=-1,
             base_sequence=-1,
             batch_size=limit,
         )
         self.append: Callable[[int, int, bytes | None, bytes | None, Headers], Any] = self._builder.append
 
-    def batch(self, last: int, log_append_time: bool = False) -> Batch:
-        """last: the offset of its last record. log_append_time: the timestamps are the broker's; then they are all the
-        same, for such a batch has only one."""
+    def batch(self, last: int, log_append_time: bool = False) -> RecordBatch:
+        """Finishes the batch. last: the offset of its last record. log_append_time: whether the timestamps are the
+        broker's. Then they are all the same, since such a batch has only one."""
         data: bytearray = self._builder.build()
         _BASE.pack_into(data, 0, self.base, len(data) - _LENGTH_OVERHEAD, 0)
         if log_append_time:
             _ATTRIBUTES.pack_into(data, _ATTRIBUTES_AT, LOG_APPEND_TIME)
             seal(data)
         (count,) = _COUNT.unpack_from(data, _COUNT_AT)
-        return Batch(data, self.base, self.base, last, count)
+        return RecordBatch(data, self.base, self.base, last, count)
 
 
-def encode_batch(base: int, records: Sequence[PlainRecord], log_append_time: bool = False) -> Batch:
-    """A batch of one run of a partition, offsets ascending from `base` on, gaps allowed. Raises ValueError for none."""
+def encode_batch(base: int, records: Sequence[PlainRecord], log_append_time: bool = False) -> RecordBatch:
+    """Returns a batch of records of one partition. Their offsets ascend from `base`; gaps are allowed. Raises
+    ValueError if there are none."""
     if not records:
         raise ValueError("a batch has at least one record")
     builder = BatchBuilder(base)

@@ -1,8 +1,8 @@
-"""The record bytes of a Fetch answer to runs of batches: what a consumer is to see of them, in place.
+"""Cuts the records of a Fetch answer into runs of the batches that a consumer may see, without a copy where possible.
 
-Passed over are control batches, empty ones (all that compaction may leave of a batch), and, under read_committed, the
-batches of aborted transactions; those are of one producer each, so a batch is aborted whole or not at all. They do not
-end a run: a topic of small transactions would have one for each, and a run costs as much as a batch.
+It skips control batches, empty batches (compaction may leave them) and, under read_committed, batches of aborted
+transactions. A batch has records of one producer, so it is aborted as a whole. A skipped batch does not end a run.
+Otherwise a topic of small transactions would have a run for each of them, and a run costs as much as a batch.
 """
 
 from __future__ import annotations
@@ -12,11 +12,13 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import Final
 
-from mesh.records.batch import HEADER_SIZE, LENGTH_OVERHEAD, MAGIC, Batch, CorruptBatch, Mark
+from mesh.records.batch import HEADER_SIZE, LENGTH_OVERHEAD, MAGIC, CorruptBatch, Mark, RecordBatch
 from mesh.records.runs import MOST_EMPTY
 
 _HEADER: Final = Struct(">qi4xb4xhi16xq6xi")
 """Base offset, length, magic, attributes, last offset delta, producer id, record count."""
+_PLAIN: Final = Struct(">qi4xb4xhi30xi")
+"""The same without the producer id."""
 _START: Final = Struct(">qi4xb")
 _EPOCH: Final = Struct(">i")
 _EPOCH_AT: Final = 12
@@ -27,27 +29,28 @@ _MAGIC_AT: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class FetchedBatches:
-    """The batches of one partition in an upstream answer. batches: parts of the bytes that were given; copies only of
-    runs with something between their batches.
+    """The batches of one partition in an upstream answer.
 
-    position: the next offset to fetch; everything below it is in the batches or is not for consumers.
-    is_old_format: a batch of magic 0 or 1 stands at `position`, which is not read here.
-    epoch: the partition leader's, of the last whole batch; -1 if there is none.
+    * batches: parts of the given bytes, copied only for runs with other bytes between their batches.
+    * position: the next offset to fetch. Every offset below it is in the batches, or is not for consumers.
+    * is_old_format: whether a batch of magic 0 or 1 is at `position`. Such batches are not read here.
+    * epoch: the partition leader epoch of the last whole batch; -1 if there is none.
     """
 
-    batches: tuple[Batch, ...]
+    batches: tuple[RecordBatch, ...]
     position: int
     is_old_format: bool = False
     epoch: int = -1
 
 
-def cut_batches(
+def split_into_runs(
     records: memoryview, position: int, aborted: Iterable[tuple[int, int]] = (), *, copied: bool = False
 ) -> FetchedBatches:
-    """The batches of one partition from the offset `position` on, in runs; one that is not whole ends them.
+    """Returns the batches of one partition from the offset `position` on, in runs. It ends at the first incomplete
+    batch.
 
     aborted: producer id and first offset of aborted transactions, as the answer lists them; none under
-        read_uncommitted. copied: give each run bytes of its own. Raises CorruptBatch.
+    read_uncommitted. copied: whether each run gets its own bytes. Raises CorruptBatch.
     """
     runs = _Runs(records, copied)
     transactions = sorted(aborted, key=lambda each: each[1], reverse=True)
@@ -70,10 +73,11 @@ def cut_batches(
         while transactions and transactions[-1][1] <= last:
             aborting.add(transactions.pop()[0])
         if attributes & _CONTROL:
-            # The marker that ends the transaction; a producer has one at a time.
+            # The marker ends the transaction; a producer has one at a time.
             aborting.discard(producer)
         elif count and last >= position and not (aborting and attributes & _TRANSACTIONAL and producer in aborting):
             runs.add(at, base, length, count, max(base, position), last)
+            at, end, last = runs.follow(at, limit, _CONTROL | (_TRANSACTIONAL if transactions or aborting else 0))
         if last >= position:
             position = last + 1
         last_at, at = at, end
@@ -85,7 +89,8 @@ def _epoch(records: memoryview, at: int) -> int:
 
 
 def _is_old_format(records: memoryview, at: int) -> bool:
-    """Of what is no batch of format 2, or ends within its header."""
+    """Returns True for a batch of magic 0 or 1. Raises CorruptBatch for a format that is unknown, or a length below
+    that of a header."""
     _, length, magic = _START.unpack_from(records, at)
     if not 0 <= magic <= MAGIC:
         raise CorruptBatch(f"record format {magic}")
@@ -95,18 +100,18 @@ def _is_old_format(records: memoryview, at: int) -> bool:
 
 
 class _Runs:
-    """Puts batches together that follow each other in the log, but for offsets without records. Their bytes are left
-    where they are if nothing lies between them, else copied together."""
+    """Joins batches that follow each other in the log, apart from offsets without records, into runs. The bytes of a
+    run are not copied if nothing else lies between them."""
 
     def __init__(self, records: memoryview, copied: bool) -> None:
         self._records = records
         self._copied = copied
-        self._found: list[Batch] = []
+        self._found: list[RecordBatch] = []
         self._marks: list[Mark] = []
         self._first = self._count = self._size = 0
         self._last = -1
         self._stretches: list[memoryview] = []
-        """Bytes of the run in front of those from `_begin` to `_end`."""
+        """The bytes of the run before those from `_begin` to `_end`."""
         self._begin = self._end = 0
 
     def add(self, at: int, base: int, length: int, count: int, first: int, last: int) -> None:
@@ -122,7 +127,29 @@ class _Runs:
         self._last, self._end = last, at + LENGTH_OVERHEAD + length
         self._count += count
 
-    def end(self) -> tuple[Batch, ...]:
+    def follow(self, at: int, limit: int, special: int) -> tuple[int, int, int]:
+        """Adds the batches behind the last added one, which is at `at`, up to the first special one. Nearly all batches
+        are added here, so all is done in one loop. special: the attributes of special batches.
+
+        Returns where the last batch begins and ends, and its last offset.
+        """
+        records, unpack, append = self._records, _PLAIN.unpack_from, self._marks.append
+        end, last, size, records_in_all = self._end, self._last, self._size, self._count
+        while end + HEADER_SIZE <= limit:
+            base, length, magic, attributes, delta, count = unpack(records, end)
+            beyond = end + LENGTH_OVERHEAD + length
+            if magic != MAGIC or attributes & special or not 0 < count <= delta + 1 or beyond > limit:
+                break
+            if not last < base <= last + MOST_EMPTY + 1 or length < HEADER_SIZE - LENGTH_OVERHEAD:
+                break
+            append((size, base, length, count))
+            size += LENGTH_OVERHEAD + length
+            records_in_all += count
+            at, end, last = end, beyond, base + delta
+        self._end, self._last, self._size, self._count = end, last, size, records_in_all
+        return at, end, last
+
+    def end(self) -> tuple[RecordBatch, ...]:
         self._close()
         return tuple(self._found)
 
@@ -133,4 +160,4 @@ class _Runs:
         if self._stretches or self._copied:
             data = bytearray().join([*self._stretches, data])
         marks = self._marks if len(self._marks) > 1 else ()
-        self._found.append(Batch(data, self._marks[0][1], self._first, self._last, self._count, marks))
+        self._found.append(RecordBatch(data, self._marks[0][1], self._first, self._last, self._count, marks))

@@ -1,4 +1,4 @@
-"""Producer ids in the batches of a Produce request, changed in place."""
+"""Changes the producer ids in the batches of a Produce request, in place."""
 
 from __future__ import annotations
 
@@ -19,12 +19,22 @@ _PRODUCER_ID_ENDS: Final = _PRODUCER_ID_AT + _PRODUCER_ID.size
 _TRANSACTIONAL: Final = 0x10
 
 
-def with_producer_ids(records: bytearray | memoryview, change: Callable[[int], int | None]) -> None:
-    """Put `change(id)` in place of each producer id in the records of a partition, and make the CRC of its batch right,
-    if it was right before. None: the id stays.
+def may_have_producer_ids(beginning: memoryview, size: int) -> bool:
+    """Returns False if the records of a partition are a single batch without a producer id. beginning: their first
+    bytes. size: the number of all bytes."""
+    if len(beginning) < HEADER_SIZE:
+        return True
+    _, length, _, magic, _, _ = _HEAD.unpack_from(beginning)
+    (producer_id,) = _PRODUCER_ID.unpack_from(beginning, _PRODUCER_ID_AT)
+    return bool(magic != MAGIC or LENGTH_OVERHEAD + length != size or producer_id >= 0)
 
-    Only batches of format version 2 with a producer id; transactional ones stay, since they never leave their home.
-    What does not look like whole batches stays as it is from there on: it is the broker's to refuse.
+
+def with_producer_ids(records: bytearray | memoryview, change: Callable[[int], int | None]) -> None:
+    """Replaces each producer id in the records of a partition by `change(id)`; None keeps it. Corrects the CRC of the
+    batch if it was correct before.
+
+    Only batches of format 2 that have a producer id and are not transactional are changed. Transactional ones stay in
+    their home cluster. From the first incomplete or invalid batch on, everything stays, and the broker refuses it.
     """
     at = 0
     while at + HEADER_SIZE <= len(records):

@@ -1,12 +1,11 @@
-"""A batch to records, and back to a batch with the same header: for interceptors, which look at records and
-change them.
+"""Decodes a batch into records, and encodes changed records into a batch with the same header, for interceptors.
 
-The records of the new batch keep their offset deltas; so one that is left out leaves a gap, as compaction does. Base
-offset, last offset delta, producer id, epoch and sequence stay, as do the codec and the other attributes. Only where
-the times of records change, their highest one does too.
+The records of the new batch keep their offset deltas, so a record that is left out leaves a gap, as compaction does.
+Base offset, last offset delta, producer id, epoch and sequence stay, as do the codec and the other attributes. The
+highest timestamp changes only if timestamps of records do.
 
-aiokafka's reader and builder do it, in C: a record of 200 bytes is read in half a microsecond, with key and value. To
-walk over the varints in Python, without copying key and value, takes nearly six times as long.
+aiokafka's reader and builder do it, in C. They read a record of 200 bytes, with key and value, in half a microsecond.
+Walking over the varints in Python, without copying key and value, takes nearly six times as long.
 """
 
 from __future__ import annotations
@@ -24,8 +23,8 @@ from mesh.records.batch import (
     LAST_DELTA_AT,
     LENGTH_OVERHEAD,
     MAGIC,
-    Batch,
     CorruptBatch,
+    RecordBatch,
     is_intact,
     seal,
     unpack_batch,
@@ -48,15 +47,16 @@ _EPOCH: Final = slice(12, 16)
 _TRANSACTIONAL: Final = 0x10
 _CONTROL: Final = 0x20
 _DELETE_HORIZON: Final = 0x40
-"""The first timestamp is when the broker deletes tombstones, which it is no more when records are left out."""
+"""The attribute bit with which the first timestamp is the time of deletion of tombstones. A rewritten batch does not
+have it."""
 
 
-class OldFormat(ValueError):
-    """Records of the formats before Kafka 0.11, which are not read here."""
+class OldFormatRecords(ValueError):
+    """Raised for records of the formats before Kafka 0.11, which are not supported here."""
 
 
 class RecordFields(NamedTuple):
-    """A record of a batch. delta: of its offset. timestamp: milliseconds, -1 for none."""
+    """A record of a batch. delta: its offset delta. timestamp: milliseconds, -1 for none."""
 
     delta: int
     timestamp: int
@@ -66,7 +66,7 @@ class RecordFields(NamedTuple):
 
 
 class BatchHead(NamedTuple):
-    """What stands in the header of a batch."""
+    """The fields of a batch's header that are used here."""
 
     base: int
     attributes: int
@@ -88,12 +88,12 @@ class BatchHead(NamedTuple):
 
     @property
     def last(self) -> int:
-        """The highest offset that it stands for."""
+        """The highest offset of the batch."""
         return self.base + self.last_delta
 
 
 def head_of(batch: memoryview) -> BatchHead:
-    """Of a whole batch. Raises CorruptBatch for numbers that no batch has."""
+    """Reads the header of a whole batch. Raises CorruptBatch for impossible numbers."""
     base, _, _, _, _, attributes, delta, _, _, producer, _, _, count = _HEAD.unpack_from(batch)
     if base < 0 or delta < 0 or not 0 <= count <= delta + 1:
         raise CorruptBatch(f"base offset {base}, last offset delta {delta}, {count} records")
@@ -101,14 +101,13 @@ def head_of(batch: memoryview) -> BatchHead:
 
 
 def whole_batches(records: memoryview) -> Iterator[memoryview]:
-    """The batches in the records of a partition, one after the other; one that is not whole ends them.
-
-    Raises CorruptBatch; OldFormat for one of magic 0 or 1."""
+    """Returns the batches in the records of a partition, one after the other, up to the first incomplete one. Raises
+    CorruptBatch. Raises OldFormatRecords for a batch of magic 0 or 1."""
     at, limit = 0, len(records)
     while limit - at > _START.size:
         _, length, magic = _START.unpack_from(records, at)
         if magic in (0, 1):
-            raise OldFormat(f"record format {magic}")
+            raise OldFormatRecords(f"record format {magic}")
         if magic != MAGIC or length < HEADER_SIZE - LENGTH_OVERHEAD:
             raise CorruptBatch(f"record format {magic}, a batch of {length} bytes")
         end = at + LENGTH_OVERHEAD + length
@@ -119,10 +118,10 @@ def whole_batches(records: memoryview) -> Iterator[memoryview]:
 
 
 def records_of(batch: memoryview) -> list[RecordFields]:
-    """The records of one whole batch. Raises CorruptBatch, also if its checksum is wrong: what is written anew would
-    have a right one."""
+    """Returns the records of one whole batch. Raises CorruptBatch, also for a wrong checksum, since a rewritten batch
+    would get a correct one."""
     head = head_of(batch)
-    whole = Batch(batch, head.base, head.base, head.last, head.records)
+    whole = RecordBatch(batch, head.base, head.base, head.last, head.records)
     if not is_intact(whole):
         raise CorruptBatch("the checksum of a batch is wrong")
     readable = unpack_batch(whole).data if head.codec else batch
@@ -139,9 +138,9 @@ def records_of(batch: memoryview) -> list[RecordFields]:
 
 
 def rewritten(batch: memoryview, records: Sequence[RecordFields], *, has_new_times: bool = False) -> bytes:
-    """The batch with these records in place of its own; at least one, in the order of their deltas.
+    """Returns the batch with these records (at least one, in the order of their deltas) in place of its own.
 
-    has_new_times: the timestamp of one has changed. Raises ValueError for no records, and for one that has no room.
+    has_new_times: whether a timestamp has changed. Raises ValueError if there are no records, or a record is too large.
     """
     if not records:
         raise ValueError("a batch has at least one record")

@@ -1,7 +1,8 @@
-"""Runs: batches that lie one after the other in memory, and in their log but for offsets without records, moved as one.
+"""Runs: batches that follow each other in memory and in their log, apart from offsets without records. A run is moved
+like one batch.
 
-What is done for a run costs as much as for a batch; only to give its batches other offsets each of them is visited.
-A run is taken apart where a limit, or somebody's share, ends inside it. Everything here takes single batches as well.
+Work on a run costs as much as on a batch; only assigning new offsets visits each batch. A run is divided where a limit,
+or a member's share, ends inside it. All functions here also accept single batches.
 """
 
 from __future__ import annotations
@@ -16,26 +17,26 @@ from mesh.records.batch import (
     BATCH_START,
     LAST_DELTA_AT,
     LENGTH_OVERHEAD,
-    Batch,
     CorruptBatch,
     Mark,
+    RecordBatch,
+    cut_batch,
     is_compressed,
     is_intact,
-    slice_batches,
     unpack_batch,
 )
 from mesh.records.spans import Span
 
 MOST_EMPTY: Final = 10_000
-"""Offsets without records that count with the batch behind them, at most: they count as held, and use up virtual
-offsets."""
+"""The most offsets without records that count with the batch behind them. Such offsets count as held, and use up
+virtual offsets."""
 _INT32: Final = Struct(">i")
 _INT64: Final = Struct(">q")
 
 
-def rebase(batch: Batch, offset: int) -> None:
-    """Give the record of offset delta 0 of the first batch another offset, those behind it what follows from that, and
-    all of them the batch leader epoch 0. No CRC covers either."""
+def rebase(batch: RecordBatch, offset: int) -> None:
+    """Gives the first batch another base offset, shifts the others accordingly, and sets all leader epochs to 0. The
+    CRC covers neither field."""
     data, pack = batch.data, BATCH_START.pack_into
     if not batch.marks:
         pack(data, 0, offset, len(data) - LENGTH_OVERHEAD, 0)
@@ -45,19 +46,19 @@ def rebase(batch: Batch, offset: int) -> None:
         pack(data, position - origin, base + shift, length, 0)
 
 
-def copy_batch(batch: Batch) -> Batch:
-    """The same in bytes of its own."""
-    return Batch(bytearray(batch.data), batch.base, batch.first, batch.last, batch.record_count, batch.marks)
+def copy_batch(batch: RecordBatch) -> RecordBatch:
+    """Returns a copy of a batch or run in new bytes."""
+    return RecordBatch(bytearray(batch.data), batch.base, batch.first, batch.last, batch.record_count, batch.marks)
 
 
-def count_with(batch: Batch, first: int) -> None:
-    """The offsets from `first` on to the batch have no record, and count with it."""
+def include_empty(batch: RecordBatch, first: int) -> None:
+    """Lets the offsets from `first` up to the batch, which have no record, count with it."""
     batch.first = min(batch.first, first)
 
 
-def fitting(batch: Batch, size: int, offsets: int) -> int:
-    """How many of its batches, from the front, have together at most `size` bytes, and begin within the first `offsets`
-    offsets of what counts; those in front of it without a record are not counted."""
+def fitting(batch: RecordBatch, size: int, offsets: int) -> int:
+    """Returns the number of batches, from the front, that have together at most `size` bytes, and begin within the
+    first `offsets` offsets that count. Offsets without a record in front of the first batch are not limited."""
     if not batch.marks:
         return int(len(batch.data) <= size and offsets > 0)
     end = max(batch.first, batch.base) + offsets
@@ -65,27 +66,27 @@ def fitting(batch: Batch, size: int, offsets: int) -> int:
         return len(batch.marks)
     origin = batch.marks[0][0]
     by_size = bisect_right(batch.marks, size - LENGTH_OVERHEAD, key=lambda mark: mark[0] + mark[2] - origin)
-    # The first counts from `first` on, wherever it begins.
+    # The first batch counts from `first` on, whatever its base offset is.
     by_offsets = bisect_left(batch.marks, end, 1, key=lambda mark: mark[1]) if offsets > 0 else 0
     return min(by_size, by_offsets)
 
 
-def split(batch: Batch, count: int) -> tuple[Batch, Batch]:
-    """The first `count` batches of a run, and the rest; both have some."""
+def split(batch: RecordBatch, count: int) -> tuple[RecordBatch, RecordBatch]:
+    """Returns the first `count` batches of a run, and the rest. Neither may be empty."""
     marks = batch.marks
     middle, base = marks[count][0] - marks[0][0], marks[count][1]
     data = memoryview(batch.data)
     records = sum(mark[3] for mark in marks[:count])
     last = _last_of(batch, count - 1)
-    head = Batch(data[:middle], batch.base, batch.first, last, records, marks[:count])
-    rest = Batch(data[middle:], base, last + 1, batch.last, batch.record_count - records, marks[count:])
+    head = RecordBatch(data[:middle], batch.base, batch.first, last, records, marks[:count])
+    rest = RecordBatch(data[middle:], base, last + 1, batch.last, batch.record_count - records, marks[count:])
     return _single(head), _single(rest)
 
 
-def join_runs(batches: Sequence[Batch]) -> list[Batch]:
-    """Runs of single batches, in bytes of their own where there are several. The offsets between two of them have no
-    record; many of those end a run."""
-    found: list[Batch] = []
+def join_runs(batches: Sequence[RecordBatch]) -> list[RecordBatch]:
+    """Joins single batches into runs, in new bytes where there are several. The offsets between two batches must have
+    no record; more than MOST_EMPTY of them end a run."""
+    found: list[RecordBatch] = []
     begin = 0
     for index in range(1, len(batches) + 1):
         if index == len(batches) or batches[index].base - batches[index - 1].last > MOST_EMPTY + 1:
@@ -94,7 +95,7 @@ def join_runs(batches: Sequence[Batch]) -> list[Batch]:
     return found
 
 
-def _joined(batches: Sequence[Batch]) -> Batch:
+def _joined(batches: Sequence[RecordBatch]) -> RecordBatch:
     if len(batches) == 1:
         return batches[0]
     data = bytearray().join(batch.data for batch in batches)
@@ -104,12 +105,12 @@ def _joined(batches: Sequence[Batch]) -> Batch:
         marks.append((position, batch.base, len(batch.data) - LENGTH_OVERHEAD, batch.record_count))
         position += len(batch.data)
     count = sum(batch.record_count for batch in batches)
-    return Batch(data, batches[0].base, batches[0].first, batches[-1].last, count, marks)
+    return RecordBatch(data, batches[0].base, batches[0].first, batches[-1].last, count, marks)
 
 
-def gaps(batch: Batch) -> list[Span]:
-    """The offsets between the batches of a run that was cut from an answer. Those that compaction emptied inside of a
-    batch are not among them: only its records tell."""
+def gaps(batch: RecordBatch) -> list[Span]:
+    """Returns the offsets between the batches of a run that was cut from an answer. Offsets inside a batch that
+    compaction has emptied are not included: only its records show them."""
     marks = batch.marks
     if not marks or batch.record_count == batch.last - batch.base + 1:
         return []
@@ -117,55 +118,66 @@ def gaps(batch: Batch) -> list[Span]:
     return [Span(first, mark[1] - 1) for first, mark in zip(begins, marks[1:], strict=True) if first < mark[1]]
 
 
-def singles(batch: Batch) -> list[Batch]:
-    """Its batches, each by itself."""
+def singles(batch: RecordBatch) -> list[RecordBatch]:
+    """Returns the batches of a run, each by itself."""
     if not batch.marks:
         return [batch]
     data, origin = memoryview(batch.data), batch.marks[0][0]
-    found: list[Batch] = []
+    found: list[RecordBatch] = []
     first = batch.first
     for index, (position, base, length, count) in enumerate(batch.marks):
         begin, last = position - origin, _last_of(batch, index)
-        found.append(Batch(data[begin : begin + length + LENGTH_OVERHEAD], base, first, last, count))
+        found.append(RecordBatch(data[begin : begin + length + LENGTH_OVERHEAD], base, first, last, count))
         first = last + 1
     return found
 
 
-def from_offset(batch: Batch, offset: int) -> Batch:
-    """Without the batches that end below an offset that it has."""
+def from_offset(batch: RecordBatch, offset: int) -> RecordBatch:
+    """Returns a run without the batches that end below one of its offsets."""
     index = _index_of(batch, offset)
     return split(batch, index)[1] if index > 0 else batch
 
 
-def keep_spans(batch: Batch, spans: Sequence[Span]) -> list[Batch]:
-    """Batches of what lies in these spans only: ascending, all of them within [first, last]. Raises CorruptBatch.
+def batch_at(batch: RecordBatch, offset: int) -> RecordBatch:
+    """Returns the single batch of a run with which an offset counts."""
+    if not batch.marks:
+        return batch
+    index = _index_of(batch, offset)
+    return _some(batch, index, index + 1)
 
-    Also the front is really left out: librdkafka passes over what lies below the offset it asked for, but not over what
-    lies below the end of the batch before in the same answer. Batches that are kept whole stay a run. One that counts
-    from its middle on is no whole one: where compaction left nothing behind that there is no record in it.
+
+def cut_to_spans(batch: RecordBatch, spans: Sequence[Span]) -> list[RecordBatch]:
+    """Returns batches with the records of these spans only. The spans are ascending and within [first, last]. Raises
+    CorruptBatch.
+
+    The records in front of a span are really removed: librdkafka skips records below the requested offset, but not
+    below the end of the batch before. Whole batches stay a run. A batch that counts only from its middle on is not
+    whole, since compaction may have removed the records behind that.
     """
     is_whole = len(spans) == 1 and (spans[0].first, spans[0].last) == (batch.first, batch.last)
     if is_whole and batch.first <= batch.base:
         return [batch]
     if not spans:
-        return []  # of a damaged one, too
+        return []  # before the check: no bytes of a damaged batch are needed
     if not batch.marks:
         if not is_intact(batch):
-            raise CorruptBatch("its checksum is not that of its bytes")  # the parts would get one that is right
+            # Cutting would give the parts a valid checksum.
+            raise CorruptBatch("its checksum is not that of its bytes")
         readable = unpack_batch(batch) if is_compressed(batch) else batch
-        return list(slice_batches(readable, [(span.first, span.last) for span in spans]))
+        return list(cut_batch(readable, [(span.first, span.last) for span in spans]))
     return [piece for part in _kept_of(batch, spans) for piece in _keep_part(batch, part)]
 
 
-def hold_spans(batch: Batch, spans: Iterable[Span]) -> list[tuple[Batch, Span]]:
-    """Batches that hold these spans, and what of each lies in them: all that counts of it, or a part of a single one.
+def batches_with_spans(batch: RecordBatch, spans: Iterable[Span]) -> list[tuple[RecordBatch, Span]]:
+    """Returns batches that hold these spans, each with its part: all offsets that count of it, or a part of a single
+    batch.
 
-    The spans are ascending, apart, and within what counts of the batch or run; each of their offsets lies in one of
-    those that are returned, also where it has no record. No bytes are cut or copied.
+    The spans are ascending, do not overlap, and are within what counts of the batch or run. Each of their offsets is in
+    a returned part, with or without a record. No bytes are cut or copied.
     """
     if not batch.marks:
         return [(batch, span) for span in spans]
-    found: list[tuple[Batch, Span]] = []
+    found: list[tuple[RecordBatch, Span]] = []
     for span in spans:
         begin, end = _index_of(batch, span.first), _index_of(batch, span.last) + 1
         if span.first > _first_of(batch, begin):
@@ -182,15 +194,16 @@ def hold_spans(batch: Batch, spans: Iterable[Span]) -> list[tuple[Batch, Span]]:
     return found
 
 
-def has_own_offsets(batch: Batch) -> bool:
-    """Whether its bytes say the upstream offsets of its records, and not others that `rebase` has given them."""
+def has_own_offsets(batch: RecordBatch) -> bool:
+    """Returns whether the bytes have the upstream offsets of the records, and `rebase` has not changed them."""
     (base,) = _INT64.unpack_from(batch.data, 0)
     return bool(base == batch.base)
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """Of a run: its batches [begin, end) whole, the first of them from `first` on; or, of one of them, spans."""
+    """A part of a run: its whole batches [begin, end), of which the first counts from `first` on; or spans of one
+    batch."""
 
     begin: int
     end: int
@@ -198,14 +211,15 @@ class _Part:
     spans: Sequence[Span] = ()
 
 
-def _kept_of(run: Batch, spans: Sequence[Span]) -> list[_Part]:
-    """Each batch of a run is one part at most, however many spans it has something of."""
+def _kept_of(run: RecordBatch, spans: Sequence[Span]) -> list[_Part]:
+    """Returns the parts of a run that these spans need. Each batch is in one part at most, even if several spans are in
+    it."""
     parts: list[_Part] = []
     for span in spans:
         last = bisect_right(run.marks, span.last, key=_base) - 1
         begin = _index_of(run, span.first)
         if last < begin:
-            continue  # in front of its first record, or between two batches
+            continue  # before its first record, or between two batches
         end = last + 1
         if run.marks[begin][1] < max(span.first, _first_of(run, begin)):
             _add_spans(parts, run, begin, span)
@@ -218,48 +232,50 @@ def _kept_of(run: Batch, spans: Sequence[Span]) -> list[_Part]:
     return parts
 
 
-def _add_spans(parts: list[_Part], run: Batch, index: int, span: Span) -> None:
-    """What of a span lies in one batch of a run."""
+def _add_spans(parts: list[_Part], run: RecordBatch, index: int, span: Span) -> None:
+    """Adds the part of a span in one batch of a run."""
     spans = [Span(max(span.first, _first_of(run, index)), min(span.last, _last_of(run, index)))]
     if parts and parts[-1].spans and parts[-1].begin == index:
         spans = [*parts.pop().spans, *spans]
     parts.append(_Part(index, index + 1, _first_of(run, index), spans))
 
 
-def _keep_part(run: Batch, part: _Part) -> list[Batch]:
-    """Raises CorruptBatch."""
+def _keep_part(run: RecordBatch, part: _Part) -> list[RecordBatch]:
+    """Cuts a part out of a run. Raises CorruptBatch."""
     kept = _some(run, part.begin, part.end)
     kept.first = part.first
-    return keep_spans(kept, part.spans) if part.spans else [kept]
+    return cut_to_spans(kept, part.spans) if part.spans else [kept]
 
 
-def _some(run: Batch, begin: int, end: int) -> Batch:
-    """The batches [begin, end) of a run."""
+def _some(run: RecordBatch, begin: int, end: int) -> RecordBatch:
+    """Returns the batches [begin, end) of a run."""
     marks = run.marks[begin:end]
     origin = run.marks[0][0]
     size = marks[-1][0] - origin + marks[-1][2] + LENGTH_OVERHEAD
     data = memoryview(run.data)[marks[0][0] - origin : size]
     records = sum(mark[3] for mark in marks)
-    return _single(Batch(data, marks[0][1], _first_of(run, begin), _last_of(run, end - 1), records, marks))
+    return _single(RecordBatch(data, marks[0][1], _first_of(run, begin), _last_of(run, end - 1), records, marks))
 
 
 def _base(mark: Mark) -> int:
     return mark[1]
 
 
-def _index_of(run: Batch, offset: int) -> int:
-    """The batch of a run, with which an offset counts; 0 of a single batch, and in front of the first."""
+def _index_of(run: RecordBatch, offset: int) -> int:
+    """Returns the index of the batch with which an offset counts; 0 for a single batch, and for an offset in front of
+    the first batch."""
     index = bisect_right(run.marks, offset, key=_base) - 1
     return index + 1 if 0 <= index < len(run.marks) - 1 and offset > _last_of(run, index) else max(index, 0)
 
 
-def _first_of(run: Batch, index: int) -> int:
-    """The first offset that counts of one batch of a run."""
+def _first_of(run: RecordBatch, index: int) -> int:
+    """Returns the first offset of one batch of a run that counts."""
     return _last_of(run, index - 1) + 1 if index else run.first
 
 
-def _last_of(run: Batch, index: int) -> int:
-    """The last offset of one batch of a run, as its header says but for the last one, of which less may count."""
+def _last_of(run: RecordBatch, index: int) -> int:
+    """Returns the last offset of one batch of a run that counts. It is in the batch's header, except for the last
+    batch."""
     if index == len(run.marks) - 1:
         return run.last
     position, base, _, _ = run.marks[index]
@@ -267,7 +283,7 @@ def _last_of(run: Batch, index: int) -> int:
     return base + int(delta)
 
 
-def _single(batch: Batch) -> Batch:
+def _single(batch: RecordBatch) -> RecordBatch:
     if len(batch.marks) == 1:
         batch.marks = ()
     return batch

@@ -1,7 +1,7 @@
-"""Neighbours in sorted dictionaries of spans, by first offset.
+"""Finds neighbours in sorted dictionaries of spans, by first offset.
 
-A position in a sorted dictionary costs O(n) after every change (it keeps an index of positions, made anew then); its
-ranges cost O(log n). So none of the large ones is asked for positions, but for its ends.
+A lookup by position costs O(n) after every change, since the dictionary's index of positions is made again. Ranges cost
+O(log n). So large dictionaries are used only by ranges and ends.
 """
 
 from __future__ import annotations
@@ -25,18 +25,20 @@ Entry = TypeVar("Entry", bound=HasSpan)
 
 
 def before(spans: SortedDict[int, Value], offset: int) -> int | None:
-    """The highest key below `offset`."""
+    """Returns the highest key below `offset`; None if there is none."""
     return next(spans.irange(None, offset, (True, False), reverse=True), None)
 
 
 def around(spans: SortedDict[int, Value], offset: int) -> Iterator[int]:
-    """The highest key at or below `offset`, if there is one, and all above it; nothing may be changed meanwhile."""
+    """Returns the highest key at or below `offset`, if there is one, and all keys above it. The dictionary must not be
+    changed meanwhile."""
     first = next(spans.irange(None, offset, reverse=True), None)
     yield from spans.irange(offset if first is None else first)
 
 
 def overlapping(entries: SortedDict[int, Entry], spans: Iterable[Span]) -> list[Entry]:
-    """Which of these, by their first offsets and none overlapping another, have something of the spans (ascending)."""
+    """Returns the entries that overlap these spans (ascending). The entries are by first offset, none overlapping
+    another."""
     found: list[Entry] = []
     for span in spans if entries else ():
         for first in around(entries, span.first):

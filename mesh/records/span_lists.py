@@ -1,4 +1,4 @@
-"""Lists of spans, as sets of offsets. Where nothing else is said they are ascending, none overlapping another."""
+"""Lists of spans as sets of offsets. Unless stated otherwise they are ascending, and no span overlaps another."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 from mesh.records.spans import Span
 
 
-def joined(spans: Iterable[Span]) -> list[Span]:
-    """The same offsets in the same order; a span that follows on the one before it is one with it."""
+def merge_adjacent(spans: Iterable[Span]) -> list[Span]:
+    """Merges each span that directly follows the one before it. The order stays."""
     runs: list[Span] = []
     for span in spans:
         if runs and runs[-1].last + 1 == span.first:
@@ -19,8 +19,9 @@ def joined(spans: Iterable[Span]) -> list[Span]:
     return runs
 
 
-def apart(spans: Iterable[Span]) -> list[Span]:
-    """The same offsets, each once: of spans in any order. Those that overlap are one."""
+def disjoint(spans: Iterable[Span]) -> list[Span]:
+    """Returns the same offsets in ascending spans that do not overlap. The given spans may be in any order, and may
+    overlap."""
     found: list[Span] = []
     for span in sorted(spans, key=_first):
         if found and span.first <= found[-1].last:
@@ -31,7 +32,7 @@ def apart(spans: Iterable[Span]) -> list[Span]:
 
 
 def without(spans: Iterable[Span], others: Iterable[Span]) -> list[Span]:
-    """What of these does not lie in any of the others."""
+    """Returns the parts of `spans` that are in none of `others`."""
     left: list[Span] = []
     rest = iter(others)
     other = next(rest, None)
@@ -49,7 +50,7 @@ def without(spans: Iterable[Span], others: Iterable[Span]) -> list[Span]:
 
 
 def within(spans: Iterable[Span], others: Iterable[Span]) -> list[Span]:
-    """What of these lies in one of the others."""
+    """Returns the parts of `spans` that are in one of `others`."""
     found: list[Span] = []
     rest = iter(others)
     other = next(rest, None)
@@ -58,13 +59,13 @@ def within(spans: Iterable[Span], others: Iterable[Span]) -> list[Span]:
             if (part := common(span, other)) is not None:
                 found.append(part)
             if other.last > span.last:
-                break  # the next one may have something of it
+                break  # the next span may overlap it, too
             other = next(rest, None)
     return found
 
 
 def parts_of(whole: Span, spans: Sequence[Span]) -> list[Span]:
-    """What of one span lies in these; O(log spans) but for what is found."""
+    """Returns the parts of one span that are in `spans`. Costs O(log spans), and the size of the result."""
     found: list[Span] = []
     for index in range(bisect_left(spans, whole.first, key=_last), len(spans)):
         part = common(whole, spans[index])
@@ -75,17 +76,17 @@ def parts_of(whole: Span, spans: Sequence[Span]) -> list[Span]:
 
 
 def below(spans: Iterable[Span], end: int) -> list[Span]:
-    """What of these lies below an offset."""
+    """Returns the parts of the spans below an offset."""
     return [span if span.last < end else Span(span.first, end - 1) for span in spans if span.first < end]
 
 
 def at_or_above(spans: Iterable[Span], begin: int) -> list[Span]:
-    """What of these does not lie below an offset."""
+    """Returns the parts of the spans at or above an offset."""
     return [span if span.first >= begin else Span(begin, span.last) for span in spans if span.last >= begin]
 
 
 def first_of(spans: Iterable[Span], most: int) -> list[Span]:
-    """The first `most` offsets of these."""
+    """Returns the first `most` offsets of the spans."""
     first: list[Span] = []
     for span in spans:
         if most <= 0:
@@ -95,8 +96,8 @@ def first_of(spans: Iterable[Span], most: int) -> list[Span]:
     return first
 
 
-def cut_out(spans: Iterable[Span], held: Span) -> list[Span]:
-    """What of these, in any order, does not lie in `held`."""
+def without_span(spans: Iterable[Span], held: Span) -> list[Span]:
+    """Returns the parts of the spans, which may be in any order, that are not in `held`."""
     left: list[Span] = []
     for span in spans:
         if held.last < span.first or held.first > span.last:
@@ -110,13 +111,13 @@ def cut_out(spans: Iterable[Span], held: Span) -> list[Span]:
 
 
 def common(one: Span, other: Span) -> Span | None:
-    """What lies in both."""
+    """Returns the part that is in both spans; None if there is none."""
     first, last = max(one.first, other.first), min(one.last, other.last)
     return Span(first, last) if first <= last else None
 
 
 def count(spans: Sequence[Span]) -> int:
-    """How many offsets they have."""
+    """Returns the number of offsets in the spans."""
     return sum(map(len, spans))
 
 

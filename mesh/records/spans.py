@@ -1,4 +1,4 @@
-"""Where records stand upstream: partitions of upstream clusters, and runs of their offsets."""
+"""Upstream partitions, and runs of their offsets."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ TopicName = NewType("TopicName", str)
 
 
 class UpstreamPartition(NamedTuple):
-    """One partition of one topic of one upstream cluster. A tuple, since it is the key of everything that is looked up
-    for a Fetch: hashing a dataclass runs bytecode each time."""
+    """One partition of one topic of one upstream cluster. It is a tuple because it is the key of all lookups for a
+    Fetch: hashing a dataclass runs bytecode each time."""
 
     cluster: ClusterName
     topic: TopicName
@@ -41,20 +41,20 @@ class Span:
 
 
 class Gap(Enum):
-    """What an engine knows of offsets of which it brings no record."""
+    """The reason why an engine brings no records for some offsets."""
 
     EMPTY = "read, and there was none: compaction, control records, aborted transactions"
     DELETED = "deleted by retention, or on demand, before they were read"
     UNKNOWN = "one or the other"
-    """librdkafka goes on where the log begins by then, without a word to who uses it."""
+    """librdkafka silently continues at the new start of the log."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommitPosition:
-    """What is committed upstream for one partition: the next offset to read, and text of at most 4,000 characters.
+    """The committed position of one partition: the next offset to read, and metadata of at most 4,000 characters.
 
-    leader_epoch: no record below the offset, or that the text speaks of, is of a later one; -1 if that is not known.
-    is_read: whether the engine has read them all, and can tell.
+    leader_epoch: no record below the offset, or in the spans of the metadata, has a later leader epoch; -1 if unknown.
+    is_read: whether the engine has read all these records, so that it knows their epochs.
     """
 
     offset: int

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 LONGEST: Final = 10
-"""Bytes of the longest varint: 64 bits."""
+"""The most bytes of a varint: 64 bits."""
 
 
 def encode_varint(value: int) -> bytes:
@@ -19,7 +19,8 @@ def encode_varint(value: int) -> bytes:
 
 
 def read_varint(data: bytes | bytearray | memoryview, position: int) -> tuple[int, int]:
-    """The value at `position`, and where it ends. Raises ValueError when it has no end, IndexError beyond the data."""
+    """Returns the value at `position`, and where it ends. Raises ValueError if it has no end, IndexError beyond the
+    data."""
     value = shift = 0
     for _ in range(LONGEST):
         byte = data[position]

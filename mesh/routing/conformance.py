@@ -1,4 +1,4 @@
-"""Checks that any router of names has to pass, for the tests of people who write one."""
+"""Checks that every router by names must pass. Authors of routers use them in their tests."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ def problems_of(
     names: Collection[str] = (),
     ids: Collection[str] = (),
 ) -> Iterator[str]:
-    """What is wrong with a router; nothing, if it is a good one.
+    """Yields the problems of a router; none for a good one.
 
-    topics: of each route, what may be there, all of the router's routes among them. names: of topics, as clients may
-    make them up. ids: of groups and transactions.
+    topics: possible topics of each route; all routes of the router are keys. names: topics that clients may ask for.
+    ids: group ids and transactional ids.
     """
     yield from _homes(router, topics, ids)
     shown: dict[str, Place] = {}
@@ -35,6 +35,7 @@ def problems_of(
                 yield f"clients call {_text(first)} and {_text(place)} both {name!r}"
     for name in names:
         yield from _leads_well(router, name, topics)
+    yield from _concatenates_well(router, topics)
 
 
 def _homes(router: EntityRouter, routes: Collection[str], ids: Collection[str]) -> Iterator[str]:
@@ -52,7 +53,7 @@ def _homes(router: EntityRouter, routes: Collection[str], ids: Collection[str]) 
 def _answers(
     router: EntityRouter, route: RouteName, there: Collection[str], together: Mapping[str, str]
 ) -> Iterator[str]:
-    """together: what it said of all of them at once."""
+    """Yields the problems in a router's answers. together: its answer about all topics of a route at once."""
     for topic in sorted(set(together) - set(there)):
         yield f"topics_of({route!r}, ...) has {topic!r}, which was not asked about"
     for topic in there:
@@ -80,6 +81,26 @@ def _leads_well(router: EntityRouter, name: str, routes: Collection[str]) -> Ite
         yield f"topic({name!r}) is {place.topic!r}, which is no name of a topic"
     elif router.topics_of(place.route, (place.topic,)) != {place.topic: name}:
         yield f"topic({name!r}) is {_text(place)}, but clients are not shown that by this name"
+
+
+def _concatenates_well(router: EntityRouter, routes: Collection[str]) -> Iterator[str]:
+    if router.concatenated() != router.concatenated():
+        yield "concatenated() is something else each time"
+    places: dict[tuple[str, str], str] = {}
+    for name, parts in router.concatenated().items():
+        call = f"concatenated()[{name!r}]"
+        if _TOPIC.fullmatch(name) is None:
+            yield f"{call} is no name of a topic"
+        if not parts or len({part.route for part in parts}) < len(parts):
+            yield f"{call} has to have parts, each behind a route of its own"
+        for part in parts:
+            if part.route not in routes:
+                allowed = ", ".join(sorted(routes))
+                yield f"{call} has a part behind {part.route!r}, which is none of its routes: {allowed}"
+            if _TOPIC.fullmatch(part.topic) is None or part.width < 1:
+                yield f"{call} has a part that cannot be: {part.topic!r} with {part.width} partitions"
+            if (first := places.setdefault((part.route, part.topic), name)) != name:
+                yield f"{call} and {first!r} have the same part: {part.topic!r} of {part.route}"
 
 
 def _text(place: Place | None) -> str:

@@ -1,25 +1,22 @@
-"""The features of a union: what holds in all of its clusters."""
+"""The features of a union: those that all of its clusters have."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
-from typing import Final
 
 from mesh.wire.apis import ApiKey, Versions
 from mesh.wire.features import NO_FEATURES, UNKNOWN_EPOCH, Features, Levels
-
-TRANSACTIONS: Final = "transaction.version"
-SECOND_PROTOCOL: Final[Mapping[ApiKey, int]] = {ApiKey.PRODUCE: 12, ApiKey.TXN_OFFSET_COMMIT: 5, ApiKey.END_TXN: 5}
-"""The versions that level 2 of transactions begins with (KIP-890)."""
+from mesh.wire.transaction_levels import TRANSACTIONS, has_second_protocol
 
 
 def common_features(clusters: Sequence[Features | None]) -> Features:
-    """None: it is not known what a cluster has; then it is of none. So no client begins with more than holds.
+    """Returns the features that all clusters have. None stands for an unknown cluster: then the result has no features,
+    so that no client uses one that a cluster lacks.
 
-    Of the finalized ones the lowest levels: one that a cluster lacks, or has at level 0, is off in it. The epoch is the
-    highest of theirs: clients go by the answer with the highest epoch, whichever process gave it.
+    A finalized feature has the lowest level of all clusters; a cluster that lacks a feature has it at level 0. The
+    epoch is the highest one, because clients use the answer with the highest epoch, whichever process sends it.
     """
     known = [each for each in clusters if each is not None and each.epoch != UNKNOWN_EPOCH]
     if not known or len(known) < len(clusters):
@@ -32,9 +29,9 @@ def common_features(clusters: Sequence[Features | None]) -> Features:
 
 
 def with_apis(features: Features, served: Mapping[ApiKey, Versions]) -> Features:
-    """The features where no more than these versions are served: clients that have a feature look at no versions."""
+    """Limits features to what these versions of APIs support: clients that see a feature do not check versions."""
     level = features.finalized.get(TRANSACTIONS)
-    if level is None or all(key in served and served[key].highest >= first for key, first in SECOND_PROTOCOL.items()):
+    if level is None or has_second_protocol({key: each.highest for key, each in served.items()}):
         return features
     first = Levels(min(level.lowest, 1), min(level.highest, 1))
     return replace(features, finalized={**features.finalized, TRANSACTIONS: first})

@@ -1,4 +1,4 @@
-"""Routers with their routes, and the leaves that a root leads to."""
+"""The graph of routers and routes, and the leaves that its root leads to."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mesh.routing.node_ids import leaf_number
 
 
 class Decides(Enum):
-    """The thing that a router decides on."""
+    """The scope of one decision of a router."""
 
     NAMES = "the name of each topic, group and transactional id"
     REQUESTS = "each request"
@@ -33,7 +33,7 @@ class ToRouter:
 
 @dataclass(frozen=True, slots=True)
 class ToPool:
-    """A pool; what it shares is told by the configuration."""
+    """A pool as the target of a route. The configuration says which topics the pool shares."""
 
 
 Target: TypeAlias = ToCluster | ToRouter | ToPool
@@ -41,7 +41,7 @@ Target: TypeAlias = ToCluster | ToRouter | ToPool
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """id: stands in the numbers of the leaves behind it."""
+    """A route of a router in the graph. id: its digit in the numbers of the leaves behind it."""
 
     name: RouteName
     id: int
@@ -49,8 +49,8 @@ class Route:
 
 
 @dataclass(frozen=True, slots=True)
-class Router:
-    """shares_clusters: whether two of its routes may lead to one cluster."""
+class GraphRouter:
+    """A router in the graph. shares_clusters: whether two of its routes may lead to one cluster."""
 
     name: RouterName
     routes: tuple[Route, ...]
@@ -58,7 +58,7 @@ class Router:
     shares_clusters: bool = False
 
     def route(self, name: RouteName) -> Route:
-        """Raises KeyError if it has no such route."""
+        """Returns the route with this name. Raises KeyError if the router has no such route."""
         for each in self.routes:
             if each.name == name:
                 return each
@@ -87,12 +87,12 @@ class PoolEnd:
 @dataclass(frozen=True, slots=True)
 class Graph:
     """The leaves, pools and routers that a root leads to. leaves: in the order of their numbers. routers: all that can
-    be reached, the root too."""
+    be reached, including the root."""
 
     root: RouterName
     leaves: tuple[Leaf, ...]
     pools: tuple[PoolEnd, ...]
-    routers: Mapping[RouterName, Router]
+    routers: Mapping[RouterName, GraphRouter]
     _by_number: Mapping[LeafNumber, Leaf] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -100,15 +100,16 @@ class Graph:
 
     @property
     def clusters(self) -> frozenset[ClusterName]:
-        """Of all leaves."""
+        """The clusters of all leaves."""
         return frozenset(leaf.cluster for leaf in self.leaves)
 
     def leaf(self, number: LeafNumber) -> Leaf | None:
-        """None: a number that peers make up, or that of a leaf that has gone."""
+        """Returns the leaf with this number. None: a client made the number up, or the leaf was removed."""
         return self._by_number.get(number)
 
-    def at(self, path: Path) -> Leaf | PoolEnd | Router:
-        """Where these routes lead from the root; without any, the root. Raises KeyError if they lead nowhere."""
+    def at(self, path: Path) -> Leaf | PoolEnd | GraphRouter:
+        """Returns the cluster, pool or router to which a path leads from the root; for an empty path the root. Raises
+        KeyError if the path leads nowhere."""
         router = self.routers[self.root]
         ids: list[int] = []
         for place, name in enumerate(path, 1):
@@ -126,18 +127,20 @@ class Graph:
         return router
 
     def behind(self, path: Path) -> tuple[RouterName, ...]:
-        """The routers that these routes lead to, and those behind them. Raises KeyError if they lead nowhere."""
+        """Returns the router at the end of a path, and all routers behind it. Raises KeyError if the path leads
+        nowhere."""
         found = self.at(path)
-        if not isinstance(found, Router):
+        if not isinstance(found, GraphRouter):
             return ()
         further = (self.behind((*path, route.name)) for route in found.routes)
         return tuple(dict.fromkeys((found.name, *itertools.chain.from_iterable(further))))
 
 
-def compile_graph(routers: Sequence[Router], root: RouterName) -> Graph:
-    """routers: in which `graph_checks` finds nothing wrong; those that the root does not lead to are left out."""
+def compile_graph(routers: Sequence[GraphRouter], root: RouterName) -> Graph:
+    """Makes the graph of a root, without routers that it does not lead to. routers: without the mistakes that
+    `graph_checks` finds."""
     by_name = {each.name: each for each in routers}
-    reached: dict[RouterName, Router] = {}
+    reached: dict[RouterName, GraphRouter] = {}
 
     def ends(name: RouterName, path: Path, ids: tuple[int, ...]) -> Iterator[Leaf | PoolEnd]:
         reached[name] = by_name[name]

@@ -1,25 +1,26 @@
-"""What routers, their routes and what these lead to must be together."""
+"""Checks a configuration's routers, their routes and their targets together."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TypeAlias
 
-from mesh.routing.graph import Decides, Router, ToCluster, ToPool, ToRouter
+from mesh.routing.graph import Decides, GraphRouter, ToCluster, ToPool, ToRouter
 from mesh.routing.names import RouterName
 from mesh.routing.node_ids import DEPTH, HIGHEST_ROUTE_ID
 
 KeyPath: TypeAlias = tuple[str | int, ...]
 """Keys and list indexes in a configuration."""
 Edge: TypeAlias = tuple[int, int]
-"""A route: the index of its router, and its own there."""
+"""A route, as two indexes: that of its router, and that of the route in the router."""
 
 
 @dataclass(frozen=True, slots=True)
 class GraphMistake:
-    """A mistake at a place of a configuration. others: places that it is wrong together with."""
+    """A mistake in a configuration, and its place. others: other places that contribute to it."""
 
     path: KeyPath
     value: object
@@ -28,10 +29,11 @@ class GraphMistake:
 
 
 def mistakes_in(
-    routers: Sequence[Router], roots: Sequence[tuple[KeyPath, RouterName]], clusters: Collection[str] | None
+    routers: Sequence[GraphRouter], roots: Sequence[tuple[KeyPath, RouterName]], clusters: Collection[str] | None
 ) -> Iterator[GraphMistake]:
-    """routers: as they stand in the list `routers` of a configuration. roots: what leads to a router from outside, and
-    where that stands. clusters: that are defined; None if not all are known."""
+    """Yields the mistakes in a graph of routers. routers: as in the list `routers` of a configuration. roots: the
+    routers that virtual clusters name, with the places of these references. clusters: the defined clusters; None if not
+    all are known."""
     yield from _repeated(routers)
     yield from _unknown_clusters(routers, clusters)
     dangling = list(_dangling(routers, roots))
@@ -46,9 +48,9 @@ def mistakes_in(
 
 
 class _Edges:
-    """Which router each route leads to."""
+    """The edges of the graph: the router that each route leads to."""
 
-    def __init__(self, routers: Sequence[Router]) -> None:
+    def __init__(self, routers: Sequence[GraphRouter]) -> None:
         self.index: dict[RouterName, int] = {}
         for index, router in enumerate(routers):
             self.index.setdefault(router.name, index)
@@ -62,7 +64,7 @@ class _Edges:
         }
 
 
-def _repeated(routers: Sequence[Router]) -> Iterator[GraphMistake]:
+def _repeated(routers: Sequence[GraphRouter]) -> Iterator[GraphMistake]:
     yield from _same([(("routers", index, "name"), router.name) for index, router in enumerate(routers)], "a name")
     for index, router in enumerate(routers):
         at: KeyPath = ("routers", index, "routes")
@@ -82,7 +84,7 @@ def _same(values: Iterable[tuple[KeyPath, object]], what: str) -> Iterator[Graph
             yield GraphMistake(path, value, f"{what} of its own; {_text(first)} is the same", (first,))
 
 
-def _unknown_clusters(routers: Sequence[Router], clusters: Collection[str] | None) -> Iterator[GraphMistake]:
+def _unknown_clusters(routers: Sequence[GraphRouter], clusters: Collection[str] | None) -> Iterator[GraphMistake]:
     for index, router in enumerate(routers):
         for number, route in enumerate(router.routes):
             if clusters is not None and isinstance(route.target, ToCluster) and route.target.cluster not in clusters:
@@ -90,7 +92,7 @@ def _unknown_clusters(routers: Sequence[Router], clusters: Collection[str] | Non
                 yield GraphMistake(_target((index, number), "cluster"), route.target.cluster, allowed)
 
 
-def _dangling(routers: Sequence[Router], roots: Sequence[tuple[KeyPath, RouterName]]) -> Iterator[GraphMistake]:
+def _dangling(routers: Sequence[GraphRouter], roots: Sequence[tuple[KeyPath, RouterName]]) -> Iterator[GraphMistake]:
     defined = {each.name for each in routers}
     allowed = f"one of the routers defined: {', '.join(sorted(defined))}" if defined else "a router; none are defined"
     names: tuple[KeyPath, ...] = tuple(("routers", index, "name") for index in range(len(routers)))
@@ -104,7 +106,7 @@ def _dangling(routers: Sequence[Router], roots: Sequence[tuple[KeyPath, RouterNa
             yield GraphMistake(path, name, allowed, names)
 
 
-def _unreachable(routers: Sequence[Router], roots: Sequence[tuple[KeyPath, RouterName]]) -> Iterator[GraphMistake]:
+def _unreachable(routers: Sequence[GraphRouter], roots: Sequence[tuple[KeyPath, RouterName]]) -> Iterator[GraphMistake]:
     by_name = {each.name: each for each in reversed(routers)}
     waiting, reached = [name for _, name in roots], set[RouterName]()
     while waiting:
@@ -118,14 +120,15 @@ def _unreachable(routers: Sequence[Router], roots: Sequence[tuple[KeyPath, Route
             yield GraphMistake(("routers", index, "name"), router.name, allowed, (("virtual_clusters",), ("routers",)))
 
 
-def _cycles(routers: Sequence[Router], graph: _Edges) -> Iterator[GraphMistake]:
-    """One mistake for each route that leads back, at the route where its cycle begins."""
+def _cycles(routers: Sequence[GraphRouter], graph: _Edges) -> Iterator[GraphMistake]:
+    """Yields one mistake for each route that closes a cycle, placed at the route where the cycle begins."""
     done = set[int]()
 
-    def walk(here: int, way: list[tuple[Edge, int]]) -> Iterator[GraphMistake]:
-        """way: the routes that lead here, each behind the router that it starts from."""
+    def walk(here: int, walked: list[tuple[Edge, int]]) -> Iterator[GraphMistake]:
+        """Follows the routes of one router. walked: the routes from the start to this router, each with the router that
+        has it."""
         for edge, behind in graph.of[here]:
-            onward = [*way, (edge, here)]
+            onward = [*walked, (edge, here)]
             starts = [start for _, start in onward]
             if behind in starts:
                 first = starts.index(behind)
@@ -144,7 +147,7 @@ def _cycles(routers: Sequence[Router], graph: _Edges) -> Iterator[GraphMistake]:
             yield from walk(index, [])
 
 
-def _too_deep(routers: Sequence[Router], graph: _Edges, roots: Iterable[RouterName]) -> Iterator[GraphMistake]:
+def _too_deep(routers: Sequence[GraphRouter], graph: _Edges, roots: Iterable[RouterName]) -> Iterator[GraphMistake]:
     level = {graph.index[name] for name in roots if name in graph.index}
     for _ in range(DEPTH - 1):
         level = {behind for here in level for _, behind in graph.of[here]}
@@ -153,7 +156,7 @@ def _too_deep(routers: Sequence[Router], graph: _Edges, roots: Iterable[RouterNa
         yield GraphMistake(_target(edge, "router"), routers[behind].name, allowed)
 
 
-def _clusters_twice(routers: Sequence[Router], graph: _Edges) -> Iterator[GraphMistake]:
+def _clusters_twice(routers: Sequence[GraphRouter], graph: _Edges) -> Iterator[GraphMistake]:
     reached = _reached(routers, graph)
     for index, router in enumerate(routers):
         if router.shares_clusters:
@@ -168,8 +171,8 @@ def _clusters_twice(routers: Sequence[Router], graph: _Edges) -> Iterator[GraphM
                 yield GraphMistake(_target((index, right)), router.routes[right].name, allowed, (other,))
 
 
-def _reached(routers: Sequence[Router], graph: _Edges) -> Sequence[Sequence[frozenset[str]]]:
-    """The clusters that each route of each router leads to."""
+def _reached(routers: Sequence[GraphRouter], graph: _Edges) -> Sequence[Sequence[frozenset[str]]]:
+    """Returns the clusters that each route of each router leads to."""
     found: dict[int, list[frozenset[str]]] = {}
 
     def of(index: int) -> list[frozenset[str]]:
@@ -188,8 +191,8 @@ def _reached(routers: Sequence[Router], graph: _Edges) -> Sequence[Sequence[froz
     return [of(index) for index in range(len(routers))]
 
 
-def _behind(routers: Sequence[Router], graph: _Edges) -> Iterator[GraphMistake]:
-    """What a router cannot lead to, since it decides more often than what is behind it."""
+def _behind(routers: Sequence[GraphRouter], graph: _Edges) -> Iterator[GraphMistake]:
+    """Yields a mistake for each route to a router that decides more often than the router that has the route."""
     for index, router in enumerate(routers):
         if router.decides is Decides.CONNECTIONS:
             continue
@@ -198,15 +201,22 @@ def _behind(routers: Sequence[Router], graph: _Edges) -> Iterator[GraphMistake]:
                 allowed = f"a cluster or a router: router {router.name} {_ONLY_CONNECTIONS} can lead to a pool"
                 yield GraphMistake(_target((index, number), "pool"), {}, allowed)
         for edge, behind in graph.of[index]:
-            decides = routers[behind].decides
-            if decides is not Decides.NAMES:
+            if routers[behind].decides not in _MAY_BE_BEHIND[router.decides]:
+                kinds = " or for each request" if Decides.REQUESTS in _MAY_BE_BEHIND[router.decides] else ""
                 allowed = (
-                    f"a cluster, or a router that decides on names: router {router.name} {_ONLY_CONNECTIONS} can"
+                    f"a cluster, or a router that decides on names{kinds}: router {router.name} {_ONLY_CONNECTIONS} can"
                     " lead to any router"
                 )
                 yield GraphMistake(_target(edge, "router"), routers[behind].name, allowed)
 
 
+_MAY_BE_BEHIND: Mapping[Decides, Collection[Decides]] = MappingProxyType(
+    {
+        Decides.NAMES: frozenset({Decides.NAMES}),
+        Decides.REQUESTS: frozenset({Decides.NAMES, Decides.REQUESTS}),
+        Decides.CONNECTIONS: frozenset(Decides),
+    }
+)
 _ONLY_CONNECTIONS = "decides for each request; only one that chooses once for each connection, such as clients,"
 
 

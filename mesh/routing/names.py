@@ -1,4 +1,4 @@
-"""Names and numbers of routers and routes."""
+"""Names of routers and routes, and numbers of leaves."""
 
 from __future__ import annotations
 
@@ -7,6 +7,6 @@ from typing import NewType, TypeAlias
 RouterName = NewType("RouterName", str)
 RouteName = NewType("RouteName", str)
 LeafNumber = NewType("LeafNumber", int)
-"""Of a path of routes that ends at a cluster, made of the ids of these routes: see `node_ids`."""
+"""The number of a leaf, composed of the ids of its routes: see `node_ids`."""
 Path: TypeAlias = tuple[RouteName, ...]
-"""The routes that lead to a leaf or to a router, from the root."""
+"""The routes from the root to a leaf or a router."""

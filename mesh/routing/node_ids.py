@@ -1,7 +1,8 @@
-"""The node ids that clients see: the number of a leaf and, in the low 20 bits, the id that the node has in its cluster.
+"""The node ids that clients see: the number of a leaf and, in the low 20 bits, the node's id in its cluster.
 
-A leaf number has the id of the first route in its low five bits, that of the second in the next five. So the nodes of
-leaf 0 keep their ids, a new route moves nobody's, and neither does a router with id 0 that is put behind a route.
+A leaf number has the id of its first route in the low five bits, and that of the second in the next five. So the nodes
+of leaf 0 keep their ids, and a new route changes no other ids. Nor does a router that is put between a route and its
+cluster, if its own route there has id 0.
 """
 
 from __future__ import annotations
@@ -12,34 +13,35 @@ from typing import Final
 from mesh.routing.names import LeafNumber
 
 DEPTH: Final = 2
-"""Routes of a path at most."""
+"""The most routes in a path."""
 _ROUTE_BITS: Final = 5
 HIGHEST_ROUTE_ID: Final = (1 << _ROUTE_BITS) - 1
 LEAF_BITS: Final = DEPTH * _ROUTE_BITS
-"""Of a leaf number; above the 20 of the node they leave an id positive."""
+"""The number of bits of a leaf number. With the 20 bits of the node, the id stays positive."""
 NODE_BITS: Final = 20
 
 
 class NodeIdTooLarge(ValueError):
-    """A node id for which there is no room beside the number of its leaf."""
+    """A node id that leaves no room for the number of its leaf."""
 
 
 def leaf_number(ids: Sequence[int]) -> LeafNumber:
-    """ids: of the routes of a path. Raises ValueError for too many of them, or one that is too large."""
+    """Returns the number of the leaf at the end of a path. ids: the ids of the path's routes. Raises ValueError if
+    there are too many, or one is too large."""
     if len(ids) > DEPTH or not all(0 <= each <= HIGHEST_ROUTE_ID for each in ids):
         raise ValueError(f"route ids {list(ids)}: at most {DEPTH}, each from 0 to {HIGHEST_ROUTE_ID}")
     return LeafNumber(sum(each << level * _ROUTE_BITS for level, each in enumerate(ids)))
 
 
 class NodeIds:
-    """The node ids of a graph, as clients see them and as they are. leaves: all of the graph."""
+    """Translates between node ids of clusters and those that clients see. leaves: all leaves of the graph."""
 
     def __init__(self, leaves: Iterable[LeafNumber]) -> None:
         self._is_identity = set(leaves) == {LeafNumber(0)}
 
     def virtual(self, leaf: LeafNumber, node: int) -> int:
-        """The id that clients see. One below 0 means no node, and stays. Where leaf 0 is the only one, any id may be;
-        else raises NodeIdTooLarge."""
+        """Returns the node id that clients see. Ids below 0 mean no node, and stay the same. Raises NodeIdTooLarge
+        for an id of more than 20 bits, unless leaf 0 is the only leaf."""
         if node < 0 or self._is_identity:
             return node
         if node >> NODE_BITS:
@@ -47,8 +49,8 @@ class NodeIds:
         return leaf << NODE_BITS | node
 
     def real(self, node: int) -> tuple[LeafNumber, int]:
-        """The leaf of an id that clients see, which may be none of the graph's, and the id there. One below 0 is that
-        of leaf 0."""
+        """Returns the leaf of a node id that clients use, which may not be in the graph, and the node's id in its
+        cluster. Ids below 0 belong to leaf 0."""
         if node < 0 or self._is_identity:
             return LeafNumber(0), node
         return LeafNumber(node >> NODE_BITS), node & (1 << NODE_BITS) - 1

@@ -1,36 +1,39 @@
-"""One cluster where a union could be: everything is its own, by its own names."""
+"""One cluster in the place of a union: all topics, groups and transactions are its own, under their own names."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
+from mesh.routing.concatenated import Concatenations
 from mesh.routing.graph import Leaf
 from mesh.routing.names import LeafNumber, Path
-from mesh.routing.union import Owner, way_to
+from mesh.routing.union import Owner, path_with_same_name
 
 
 class OneCluster:
-    """A cluster behind a router that chooses by connection. Implements `mesh.routing.entities.Names`.
+    """The names of one cluster behind a router that chooses by connection. Implements
+    `mesh.routing.entities.UnionNames`.
 
-    leaves: it alone. default: its number.
+    leaves: the cluster's leaf alone. default: its number.
     """
 
     def __init__(self, leaf: Leaf) -> None:
         self.leaves: Final = (leaf,)
         self.default: Final = leaf.number
+        self.concatenated: Final = Concatenations()
         self._path: Final = leaf.path
 
     def owner(self, topic: str) -> Owner | None:
         return Owner(self.default, topic)
 
-    def way(self, topic: str) -> Sequence[tuple[Path, str]]:
-        return way_to(self._path, topic)
+    def path_to(self, topic: str) -> Sequence[tuple[Path, str]]:
+        return path_with_same_name(self._path, topic)
 
-    def shown(self, leaf: LeafNumber, topic: str) -> str | None:
+    def client_name(self, leaf: LeafNumber, topic: str) -> str | None:
         return topic
 
-    def all_shown(self, leaf: LeafNumber, topics: Iterable[str]) -> Mapping[str, str]:
+    def client_names(self, leaf: LeafNumber, topics: Iterable[str]) -> Mapping[str, str]:
         return {topic: topic for topic in topics}
 
     def group_home(self, id: str) -> LeafNumber:

@@ -1,9 +1,9 @@
-"""Producer ids that one cluster gave and another is written with: each carries a tag of its home.
+"""Tags on producer ids that one cluster has allocated and another cluster gets in batches.
 
-Clusters count their producer ids from 0, so two of them give the same. A broker that finds a sequence number of such
-an id that it has seen takes a batch for a repeated one: it acknowledges it, and does not write it. Brokers take any id
-that is not negative, so the tag stands in the id itself and nothing has to be remembered: 1, 14 bits of tag, 48 bits
-of id.
+Clusters count producer ids from 0, so two clusters allocate the same ids. A broker that has seen a sequence number of a
+producer id takes a batch with that number for a repeated one: it acknowledges the batch without writing it. Brokers
+accept any non-negative id. So the id itself contains a tag of the cluster that allocated it, its home, and no state is
+needed: a bit that is 1, 14 bits of tag, 48 bits of id.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ _TAGGED: Final = 1 << _ID_BITS + TAG_BITS
 
 
 class ProducerIdTooLarge(ValueError):
-    """A producer id that has no room for a tag: above 48 bits, or tagged already."""
+    """A producer id that leaves no room for a tag: it has more than 48 bits, or a tag already."""
 
 
 def tag_of(cluster_id: str) -> int:
-    """The tag of a home, from the id that the cluster gave itself: the same in every process, at any time."""
+    """Returns the tag of a home, computed from its cluster id: the same in every process, at any time."""
     return int.from_bytes(hashlib.sha256(cluster_id.encode()).digest()[:2], "big") >> 16 - TAG_BITS
 
 
 def tagged(tag: int, producer_id: int) -> int:
-    """The id that other clusters are written with; one below 0 means no producer, and stays. Raises
-    ProducerIdTooLarge."""
+    """Returns the producer id with a tag, for other clusters than its home. Ids below 0 mean no producer, and stay the
+    same. Raises ProducerIdTooLarge."""
     if producer_id < 0:
         return producer_id
     if producer_id >> _ID_BITS:
@@ -40,13 +40,14 @@ def tagged(tag: int, producer_id: int) -> int:
 
 
 def untagged(tag: int, producer_id: int) -> int | None:
-    """The id that the home of this tag gave; None: it is not one of this home's."""
+    """Returns the producer id without its tag, as its home allocated it; None if it does not have this tag."""
     if producer_id < 0 or producer_id >> _ID_BITS != 1 << TAG_BITS | tag:
         return None
     return producer_id & (1 << _ID_BITS) - 1
 
 
 def equal_tags(tags: Mapping[ClusterName, int]) -> tuple[tuple[ClusterName, ClusterName], ...]:
-    """Clusters that cannot both be homes of producers who write to a third: pairs with one tag. tags: by cluster."""
+    """Returns pairs of clusters whose tags are equal. They cannot both be homes of producers that write to a third
+    cluster."""
     pairs = itertools.combinations(tags.items(), 2)
     return tuple((left, right) for (left, one), (right, other) in pairs if one == other)

@@ -1,4 +1,4 @@
-"""Which APIs are served where several have a say: routers on the way, and the runtime."""
+"""The versions of APIs that can be served through several routers and the runtime."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from mesh.routing.spi import Served
 
 
 def common(one: Served, other: Served) -> Served:
-    """What is in both: APIs, and of each the versions."""
+    """Returns the APIs that both serve, with the versions that both serve."""
     ranges = {
         key: (max(low, other[key][0]), min(high, other[key][1])) for key, (low, high) in one.items() if key in other
     }
@@ -16,7 +16,7 @@ def common(one: Served, other: Served) -> Served:
 
 
 def common_of(all_served: Iterable[Served | None]) -> Served | None:
-    """The same of several; None stands for everything."""
+    """Returns the APIs and versions that all serve. None stands for all versions."""
     found: Served | None = None
     for served in all_served:
         if served is not None:
@@ -25,5 +25,5 @@ def common_of(all_served: Iterable[Served | None]) -> Served | None:
 
 
 def limited(served: Served, limit: Served | None) -> Served:
-    """What is served of these, where a limit is given."""
+    """Returns the served versions, within a limit if there is one."""
     return served if limit is None else common(served, limit)

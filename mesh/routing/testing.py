@@ -1,4 +1,4 @@
-"""A context for the tests of people who write a `Router`: it sends nothing, and answers as a test says."""
+"""A context for tests of a `Router`: it sends nothing, and returns the answers of the test."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from mesh.wire.trees import Tree
 
 
 class FakeContext:
-    """A context that sends nothing. Implements `RouterContext`. answers: what each route answers; a route without one
-    is unavailable. nodes: the ids that clients see of the nodes of each route. node: the one that the client came to.
-    sent: what was sent, in order."""
+    """A context that sends nothing. Implements `RouterContext`. answers: makes the answers of each route; a route
+    without an entry is unavailable. nodes: the node ids of each route, as clients see them. node: the node to which the
+    client is connected. sent: the requests that were sent, in order."""
 
     def __init__(
         self,

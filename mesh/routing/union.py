@@ -1,34 +1,37 @@
-"""What routers that go by names make of the clusters behind them: one cluster, to clients."""
+"""The union: one cluster for clients, made from the clusters behind routers that decide by names."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from mesh.routing.graph import Graph, Leaf, Router
+from mesh.routing.concatenated import Concatenated, Concatenations, concatenate
+from mesh.routing.graph import Graph, GraphRouter, Leaf
 from mesh.routing.names import LeafNumber, Path, RouteName, RouterName
-from mesh.routing.spi import EntityRouter
+from mesh.routing.spi import EntityRouter, PartPlace
 
 
 class Owner(NamedTuple):
-    """The one leaf that has a topic, and what it is called there."""
+    """The one leaf that has a topic, and the topic's name there."""
 
     leaf: LeafNumber
     topic: str
 
 
 class UnknownRoute(Exception):
-    """A router has named a route that it has not: a defect of the router."""
+    """Raised if a router returns a route that it does not have. This is a defect of the router."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Level:
-    """A router with what is behind each of its routes."""
+    """A router in a union, with the targets of its routes."""
 
     name: RouterName
+    path: Path
     router: EntityRouter
     routes: Mapping[RouteName, _Level | LeafNumber]
+    concatenated: Mapping[str, Sequence[PartPlace]]
 
     def behind(self, route: RouteName) -> _Level | LeafNumber:
         try:
@@ -39,51 +42,63 @@ class _Level:
 
 
 class Union:
-    """A router that goes by names, with all behind it. Its routers are asked each time: what they say is not kept.
+    """A router that decides by names, with everything behind it. Its routers are called for each lookup; their results
+    are not cached.
 
-    leaves: of this union, in the order of their numbers, which are those of the graph.
+    leaves: the leaves of this union, in the order of their numbers in the graph.
     """
 
     def __init__(self, graph: Graph, routers: Mapping[RouterName, EntityRouter], path: Path = ()) -> None:
-        """routers: at least those that can be reached from the root of the union. path: the routes that lead to this
-        root from that of the graph, where others stand in front of it. Raises ValueError if it is no router of names,
-        or leads to something else than such routers and clusters."""
-        self._root = _level(graph, routers, path)
+        """routers: the routers to which the root of the union leads; it may contain others. path: the routes from the
+        root of the graph to the root of the union, if other routers are in front of it. Raises ValueError if the root
+        does not decide by names, or leads to anything but such routers and clusters."""
+        self._root = _level(graph, routers, path, path)
         self._path = path
         self.leaves: tuple[Leaf, ...] = tuple(each for each in graph.leaves if each.path[: len(path)] == path)
-        self._ways = {leaf.number: tuple(self._way(leaf.path[len(path) :])) for leaf in self.leaves}
+        self._routers_to = {leaf.number: tuple(self._routers_on(leaf.path[len(path) :])) for leaf in self.leaves}
+        self.concatenated: Final = Concatenations(self._concatenated(self._root))
 
     def owner(self, topic: str) -> Owner | None:
-        """Of what clients call so. None: there is no such topic, and it cannot be created."""
+        """Returns the owner of a topic, by its clients' name. None: the topic does not exist and cannot be created, or
+        it is concatenated and so in `concatenated`."""
         level = self._root
-        while (place := level.router.topic(topic)) is not None:
+        while topic not in level.concatenated and (place := level.router.topic(topic)) is not None:
             topic, behind = place.topic, level.behind(place.route)
             if not isinstance(behind, _Level):
-                return Owner(behind, topic)
+                return Owner(behind, topic) if self.concatenated.part(behind, topic) is None else None
             level = behind
         return None
 
-    def way(self, topic: str) -> Sequence[tuple[Path, str]]:
-        """The routes that lead to what clients call so: each with all in front of it, and what the topic is called
-        behind it. They end where there is no such topic."""
-        found, path = way_to(self._path, topic), self._path
+    def path_to(self, topic: str) -> Sequence[tuple[Path, str]]:
+        """Returns the path to a topic, by its clients' name: for each route on it the routes so far, and the topic's
+        name behind them. The path ends at a router that does not have the topic, or that concatenates it."""
+        found, path = path_with_same_name(self._path, topic), self._path
         behind: _Level | LeafNumber = self._root
-        while isinstance(behind, _Level) and (place := behind.router.topic(topic)) is not None:
+        while isinstance(behind, _Level) and topic not in behind.concatenated:
+            if (place := behind.router.topic(topic)) is None:
+                break
             topic, path, behind = place.topic, (*path, place.route), behind.behind(place.route)
             found.append((path, topic))
         return found
 
-    def shown(self, leaf: LeafNumber, topic: str) -> str | None:
-        """What clients call a topic of a leaf. None: it is hidden, or another topic has that name."""
-        return self.all_shown(leaf, (topic,)).get(topic)
+    def client_name(self, leaf: LeafNumber, topic: str) -> str | None:
+        """Returns the clients' name of a topic of a leaf. None: the topic is hidden, or its name belongs to another
+        topic."""
+        return self.client_names(leaf, (topic,)).get(topic)
 
-    def all_shown(self, leaf: LeafNumber, topics: Iterable[str]) -> Mapping[str, str]:
-        """What clients call these topics of a leaf; those that are hidden are left out."""
+    def client_names(self, leaf: LeafNumber, topics: Iterable[str]) -> Mapping[str, str]:
+        """Returns the clients' names of these topics of a leaf, without hidden ones. For a part it is the name of the
+        concatenated topic."""
+        topics = tuple(topics)
         names = {topic: topic for topic in topics}
-        for router, route in self._ways[leaf]:
+        for router, route in self._routers_to[leaf]:
             called = router.topics_of(route, tuple(names.values()))
             names = {topic: called[name] for topic, name in names.items() if name in called}
-        return {topic: name for topic, name in names.items() if self.owner(name) == (leaf, topic)}
+        shown = {topic: name for topic, name in names.items() if self.owner(name) == (leaf, topic)}
+        if self.concatenated.has_parts_at(leaf):
+            parts = ((topic, self.concatenated.part(leaf, topic)) for topic in topics)
+            shown |= {topic: part.name for topic, part in parts if part is not None}
+        return shown
 
     def group_home(self, id: str) -> LeafNumber:
         return self._home(lambda router: router.group(id))
@@ -93,12 +108,34 @@ class Union:
 
     @property
     def default(self) -> LeafNumber:
-        """The home of what has no name."""
+        """The home of requests that name nothing."""
         return self._home(lambda router: router.default)
 
     def renames(self, leaf: LeafNumber) -> bool:
-        """Whether clients may call a topic of this leaf otherwise."""
-        return any(router.renames(route) for router, route in self._ways[leaf])
+        """Returns True if clients may know a topic of this leaf by another name."""
+        return any(router.renames(route) for router, route in self._routers_to[leaf]) or self.concatenated.renames(leaf)
+
+    def _concatenated(self, level: _Level) -> Iterator[Concatenated]:
+        """Yields the concatenated topics of a router and of those behind it, under the clients' names."""
+        for name, places in level.concatenated.items():
+            parts = []
+            for place in places:
+                leaf = level.behind(place.route)
+                if isinstance(leaf, _Level):
+                    raise ValueError(f"a part of {name} is behind route {place.route}, which leads to no cluster")
+                parts.append((leaf, place.topic, place.width))
+            if (shown := self._shown_of(level.path, name)) is not None:
+                yield concatenate(shown, "/".join((*level.path, places[0].route)), parts)
+        for behind in level.routes.values():
+            if isinstance(behind, _Level):
+                yield from self._concatenated(behind)
+
+    def _shown_of(self, path: Path, name: str) -> str | None:
+        """Returns the clients' name of a topic of the router at the end of a path. None: clients do not see it."""
+        shown: str | None = name
+        for router, route in self._routers_on(path):
+            shown = router.topics_of(route, (shown,)).get(shown) if shown is not None else None
+        return shown
 
     def _home(self, choose: Callable[[EntityRouter], RouteName]) -> LeafNumber:
         behind: _Level | LeafNumber = self._root
@@ -106,8 +143,8 @@ class Union:
             behind = behind.behind(choose(behind.router))
         return behind
 
-    def _way(self, path: Path) -> Iterator[tuple[EntityRouter, RouteName]]:
-        """The routers above a leaf with their routes, the nearest one first."""
+    def _routers_on(self, path: Path) -> Iterator[tuple[EntityRouter, RouteName]]:
+        """Returns the routers on a path, each with its route, the last one first."""
         steps: list[tuple[EntityRouter, RouteName]] = []
         level: _Level | LeafNumber = self._root
         for route in path:
@@ -117,17 +154,22 @@ class Union:
         return reversed(steps)
 
 
-def way_to(path: Path, topic: str) -> list[tuple[Path, str]]:
-    """The routes to a place, where none of them changes the name of a topic: see `Union.way`."""
+def path_with_same_name(path: Path, topic: str) -> list[tuple[Path, str]]:
+    """Returns the routes on a path on which the topic's name does not change, in the form of `Union.path_to`."""
     return [(path[:length], topic) for length in range(1, len(path) + 1)]
 
 
-def _level(graph: Graph, routers: Mapping[RouterName, EntityRouter], path: Path) -> _Level:
+def _level(graph: Graph, routers: Mapping[RouterName, EntityRouter], root: Path, path: Path) -> _Level:
+    """Returns the level of a router, with those behind it. root: the routes to the root of the union. path: the routes
+    to this router."""
     found = graph.at(path)
-    if not isinstance(found, Router) or found.name not in routers:
+    if not isinstance(found, GraphRouter) or found.name not in routers:
         raise ValueError(f"{'/'.join(path) or graph.root} does not lead to a router that goes by names")
     routes: dict[RouteName, _Level | LeafNumber] = {}
     for route in found.routes:
         behind = graph.at((*path, route.name))
-        routes[route.name] = behind.number if isinstance(behind, Leaf) else _level(graph, routers, (*path, route.name))
-    return _Level(found.name, routers[found.name], routes)
+        routes[route.name] = (
+            behind.number if isinstance(behind, Leaf) else _level(graph, routers, root, (*path, route.name))
+        )
+    router = routers[found.name]
+    return _Level(found.name, path[len(root) :], router, routes, router.concatenated())

@@ -1,1 +1,1 @@
-"""Runtimes: what carries out the decisions of a target, with its IO. One package for each kind of target."""
+"""Runtimes: they carry out the decisions of a target, and do its IO. There is one package for each kind of target."""

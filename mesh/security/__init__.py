@@ -1,1 +1,2 @@
-"""Who a client is and what it may do. No IO and no clock: files, sockets, threads and time are `mesh.listener`'s."""
+"""Identity and permissions of clients. No IO and no clock: `mesh.listener` has the files, sockets, threads and
+times."""

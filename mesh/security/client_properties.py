@@ -1,17 +1,21 @@
-"""librdkafka's properties about finding a cluster and being let in, as far as our own connections honour them.
+"""librdkafka's properties for connections and logins, as far as the mesh's own connections honour them.
 
-A property that is neither honoured nor without meaning for reading records is named by `reason_against`; a cluster with
-such a one is read by librdkafka.
+`unsupported_reason` names a property that they do not honour and that matters for reading. Then librdkafka reads that
+cluster.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 from mesh.security.scram import ScramHash
 
 PLAIN: Final = "PLAIN"
+OAUTHBEARER: Final = "OAUTHBEARER"
+TOKENS: Final = "oauth_cb"
+"""The property in which confluent-kafka and the mesh's own connections expect the source of tokens. Users cannot set
+it."""
 SCRAM: Final[Mapping[str, ScramHash]] = {"SCRAM-SHA-256": ScramHash.SHA_256, "SCRAM-SHA-512": ScramHash.SHA_512}
 _PROTOCOLS: Final = ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl")
 _HONOURED: Final = frozenset(
@@ -21,6 +25,7 @@ _HONOURED: Final = frozenset(
         "client.id",
         "client.rack",
         "enable.ssl.certificate.verification",
+        TOKENS,
         "reconnect.backoff.max.ms",
         "reconnect.backoff.ms",
         "sasl.password",
@@ -49,16 +54,19 @@ _ABOUT_OTHER_THINGS: Final = frozenset(
         "max.in.flight.requests.per.connection",
     }
 )
-"""The group, librdkafka's own log, and pace: nothing that decides which records are read or who is let in."""
+"""Properties of the group, of librdkafka's log, and of timing. They decide neither which records are read nor which
+clients may connect."""
 
 
-def reason_against(properties: Mapping[str, str]) -> str | None:
-    """Why records cannot be read over our own connection with these properties; None if they can."""
+def unsupported_reason(properties: Mapping[str, Any]) -> str | None:
+    """Returns the reason why the mesh's own connections cannot read records with these properties; None if they can."""
     protocol = protocol_of(properties)
     for name in sorted(properties):
         if name in ("sasl.mechanism", "sasl.mechanisms"):
-            if properties[name] not in (PLAIN, *SCRAM) and protocol.startswith("sasl"):
-                return f"{name} is {properties[name]}; {', '.join((PLAIN, *SCRAM))} are known"
+            if properties[name] == OAUTHBEARER and TOKENS not in properties and protocol.startswith("sasl"):
+                return f"{name} is OAUTHBEARER with tokens that librdkafka fetches; the key login has others"
+            if properties[name] not in (PLAIN, OAUTHBEARER, *SCRAM) and protocol.startswith("sasl"):
+                return f"{name} is {properties[name]}; {', '.join((PLAIN, *SCRAM, OAUTHBEARER))} are known"
         elif name not in _HONOURED and name not in _ABOUT_OTHER_THINGS:
             return f"the property {name} is known to librdkafka only"
     if protocol not in _PROTOCOLS:
@@ -70,9 +78,11 @@ def reason_against(properties: Mapping[str, str]) -> str | None:
     return None
 
 
-def protocol_of(properties: Mapping[str, str]) -> str:
-    return properties.get("security.protocol", "plaintext").lower()
+def protocol_of(properties: Mapping[str, Any]) -> str:
+    protocol: str = properties.get("security.protocol", "plaintext").lower()
+    return protocol
 
 
-def mechanism_of(properties: Mapping[str, str]) -> str | None:
-    return properties.get("sasl.mechanisms", properties.get("sasl.mechanism"))
+def mechanism_of(properties: Mapping[str, Any]) -> str | None:
+    mechanism: str | None = properties.get("sasl.mechanisms", properties.get("sasl.mechanism"))
+    return mechanism

@@ -1,7 +1,7 @@
-"""Who may log in with a password: one listener's users, and made-up ones for all other names.
+"""Users that may log in with a password: the users of one listener, and invented ones for all other names.
 
-Whoever tries a name that nobody has gets the same answers as for one that somebody has: a salt that stays the same for
-that name, and a number of iterations like a real user's (RFC 5802 leaves this to the implementation).
+An unknown name gets the same answers as a known one: a salt that stays the same for that name, and a number of
+iterations like a real user's (RFC 5802 leaves this to the implementation).
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from mesh.security.scram import LEAST_ITERATIONS, ScramCredential, ScramHash
 
 SALT_BYTES: Final = 16
 _BASE_36: Final = frozenset(b"0123456789abcdefghijklmnopqrstuvwxyz")
-"""Kafka's own tools make salts of these only (ScramFormatter)."""
+"""The characters of salts that Kafka's own tools make (ScramFormatter)."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class StoredUser:
-    """A user as it was configured: a password, or what SCRAM stores of it, for one hash at least."""
+    """A configured user: with a password, or with a SCRAM credential for at least one hash."""
 
     name: str
     password: str | None = None
@@ -28,10 +28,10 @@ class StoredUser:
 
 
 class Credentials:
-    """Raises ValueError for a name that stands twice.
+    """The credentials of users. Raises ValueError for a duplicate name.
 
-    secret: from which salts are derived: of users whose password is known, and of names that nobody has. Processes that
-    share it tell strangers the same. None: made from the users; then salts change when any of them does.
+    secret: the key for the salts of users with a known password, and of unknown names. Processes with the same secret
+    give strangers the same answers. None: made from the users; then salts change with any user.
     """
 
     def __init__(self, users: Iterable[StoredUser], secret: bytes | None) -> None:
@@ -44,19 +44,19 @@ class Credentials:
             hash: tuple(each[hash] for _, each in sorted(self._users.items()) if hash in each) for hash in ScramHash
         }
         self._checked = tuple(next(iter(each.values())) for _, each in sorted(self._users.items()))
-        """What the password of each user is compared with."""
+        """The credential with which the password of each user is compared."""
 
     def __len__(self) -> int:
         return len(self._users)
 
     def look_up(self, hash: ScramHash, name: str) -> tuple[ScramCredential, bool]:
-        """The credential of a user and True; else one that nobody has the password of, and False."""
+        """Returns the credential of a user and True; else an invented one that no password matches, and False."""
         found = self._users.get(name, {}).get(hash)
         return (found, True) if found is not None else (self._made_up(hash, name), False)
 
     def verify(self, name: str, password: str) -> bool:
-        """Whether that is the user's password. Slow: for a thread. A name that nobody has costs what some user costs,
-        so that time does not tell who is one."""
+        """Returns whether the password is the user's. It is slow: call it in a thread. An unknown name takes as long as
+        a known one, so the time reveals nothing."""
         own = next(iter(self._users.get(name, {}).values()), None)
         credential = own or self._like(self._model(self._checked, ScramHash.SHA_256, name), name)
         return credential.matches(password) and own is not None
@@ -73,7 +73,7 @@ class Credentials:
         return self._like(self._model(self._models[hash], hash, name), name)
 
     def _model(self, models: tuple[ScramCredential, ...], hash: ScramHash, name: str) -> ScramCredential:
-        """The user whom that name is to look like."""
+        """Returns the credential that an unknown name imitates."""
         if not models:
             salt = self._derive(hash, "salt", name)[:SALT_BYTES]
             return ScramCredential(hash, salt, LEAST_ITERATIONS, bytes(hash.size), bytes(hash.size))

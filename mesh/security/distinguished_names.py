@@ -1,8 +1,8 @@
-"""The principal of a client's certificate: its distinguished name, or what Kafka's mapping rules make of it.
+"""The principal of a client's certificate: its distinguished name, mapped by Kafka's mapping rules.
 
 The rules are those of ssl.principal.mapping.rules (KIP-371): `RULE:pattern/replacement/`, the same with `L` or `U`
-behind it for lower or upper case, `DEFAULT` for the name as it is; the first that matches the whole name wins. Patterns
-are regular expressions as in Java, which for such names are the same as Python's; in replacements `$1` is a group.
+behind it for lower or upper case, and `DEFAULT` for the name as it is. The first rule that matches the whole name wins.
+Patterns are Java regular expressions, which for such names equal Python's; in replacements `$1` is a group.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _GROUP: Final = re.compile(r"\\(.)|\$([0-9]{1,2})")
 
 @dataclass(frozen=True, slots=True)
 class MappingRule:
-    """A rule from distinguished names to principals, as Kafka's ssl.principal.mapping.rules has it. pattern: None for
+    """A rule from distinguished names to principals, as in Kafka's ssl.principal.mapping.rules. pattern: None for
     DEFAULT. case: L, U or nothing."""
 
     pattern: re.Pattern[str] | None
@@ -29,7 +29,7 @@ class MappingRule:
 
     @classmethod
     def parse(cls, text: str) -> MappingRule:
-        """ValueError for what is no rule."""
+        """Parses a rule. Raises ValueError for an invalid one."""
         if text == "DEFAULT":
             return cls(None)
         found = _RULE.fullmatch(text)
@@ -45,7 +45,7 @@ class MappingRule:
         return cls(pattern, found["replacement"], found["case"])
 
     def apply(self, name: str) -> str | None:
-        """None if the rule is not about this name."""
+        """Returns the principal's name by this rule; None if the rule does not match the distinguished name."""
         if self.pattern is None:
             return name
         match = self.pattern.fullmatch(name)
@@ -56,7 +56,8 @@ class MappingRule:
 
 
 def principal_of(name: str, rules: Sequence[MappingRule]) -> Principal | None:
-    """name: a distinguished name as in RFC 2253. None if no rule is about it: such a client is refused."""
+    """Returns the principal of a client's certificate; None if no rule matches, so that the client is refused. name: a
+    distinguished name as in RFC 2253."""
     for rule in rules or (MappingRule(None),):
         mapped = rule.apply(name)
         if mapped is not None:
@@ -65,7 +66,8 @@ def principal_of(name: str, rules: Sequence[MappingRule]) -> Principal | None:
 
 
 def distinguished_name(certificate: bytes) -> str:
-    """Of the subject of a certificate in DER, as Java's X500Principal.getName writes it (RFC 2253)."""
+    """Returns the name of the subject of a certificate in DER, in the form of Java's X500Principal.getName (RFC
+    2253)."""
     from cryptography import x509  # not every mesh has clients with certificates
 
     return x509.load_der_x509_certificate(certificate).subject.rfc4514_string()

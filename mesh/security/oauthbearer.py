@@ -1,10 +1,10 @@
 """OAUTHBEARER (RFC 7628) with JSON web tokens that are signed with a key of a JWKS or with a shared secret.
 
-Signatures are checked by PyJWT. An algorithm is accepted only from the list and with a key that is made for it: what a
-token says of itself decides nothing. Times are compared with the clock of the caller.
+PyJWT checks the signatures. An algorithm is accepted only from the list, and only with a key that is made for it; the
+token's own claims about it do not count. Times are compared with the caller's clock.
 
-A token that is refused is answered as RFC 7628 says: with an error in JSON, which the client acknowledges with one
-byte, and only then with the failure.
+A refused token is answered as in RFC 7628: first an error in JSON, which the client acknowledges with one byte, and
+only then the failure.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from mesh.security.sasl import Challenge, Failure, Step, Success
 ASYMMETRIC: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
 SYMMETRIC: Final = ("HS256", "HS384", "HS512")
 LONGEST: Final = 16 * 1024
-"""Bytes of a token."""
+"""The most bytes of a token."""
 _FIRST: Final = re.compile(
     rb"n,(?:a=(?P<authzid>[^,\x01]*))?,\x01(?:[A-Za-z]+=[^\x01]*\x01)*?"
     rb"auth=[Bb]earer +(?P<token>[A-Za-z0-9._~+/-]+=*)\x01(?:[A-Za-z]+=[^\x01]*\x01)*\x01"
@@ -33,8 +33,8 @@ _ACKNOWLEDGED: Final = b"\x01"
 
 @dataclass(frozen=True, slots=True, repr=False)
 class TokenKeys:
-    """The keys that tokens may be signed with. by_id: the keys of a JWKS that have an id. others: all keys, for tokens
-    that name none. secret: a shared one."""
+    """The keys with which tokens may be signed. by_id: the keys of a JWKS that have an id. all: all keys, for tokens
+    that name none. secret: a shared secret."""
 
     by_id: Mapping[str, jwt.PyJWK]
     all: tuple[jwt.PyJWK, ...]
@@ -43,8 +43,8 @@ class TokenKeys:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenRules:
-    """What a token must say. audiences: one of these. principal_claim: whose value is the user name.
-    clock_skew: seconds that clocks may differ by."""
+    """The rules for a token. audiences: it must have one of these. principal_claim: the claim with the user name.
+    clock_skew: seconds by which clocks may differ."""
 
     issuer: str | None = None
     audiences: tuple[str, ...] = ()
@@ -53,8 +53,8 @@ class TokenRules:
 
 
 def keys_of_jwks(text: bytes | str) -> TokenKeys:
-    """The keys of a JSON web key set (RFC 7517). Those that cannot sign, or are of no known kind, are left out;
-    ValueError if none is left, or if it is none."""
+    """Returns the keys of a JSON web key set (RFC 7517), without those that cannot sign or are of an unknown kind.
+    Raises ValueError if none is left, or if the text is not a key set."""
     try:
         found = jwt.PyJWKSet.from_dict(json.loads(text)).keys
     except (ValueError, TypeError, KeyError, AttributeError, jwt.PyJWTError) as error:
@@ -66,7 +66,7 @@ def keys_of_jwks(text: bytes | str) -> TokenKeys:
 
 
 def check_token(token: str, keys: TokenKeys, rules: TokenRules, now: float) -> Success | Failure:
-    """now: seconds since the epoch."""
+    """Checks the signature and the claims of a token. now: seconds since the epoch."""
     try:
         header = jwt.get_unverified_header(token)
         key = _key(header, keys)
@@ -108,7 +108,7 @@ def _key(header: Mapping[str, Any], keys: TokenKeys) -> tuple[Any, str] | Failur
     if not fitting:
         return Failure("invalid_token", f"no key for the algorithm {str(algorithm)[:20]!r}")
     if len(fitting) > 1:
-        return Failure("invalid_token", "the token does not say which of several keys it is signed with")
+        return Failure("invalid_token", "the token does not say which of several keys signed it")
     return fitting[0], str(algorithm)
 
 
@@ -127,7 +127,7 @@ def _judge(claims: Mapping[str, Any], rules: TokenRules, now: float) -> Success 
 
 
 class OAuthBearerExchange:
-    """An exchange by OAUTHBEARER (RFC 7628). check: what becomes of a token."""
+    """An authentication by OAUTHBEARER (RFC 7628). check: returns the result for a token."""
 
     def __init__(self, check: Callable[[str], Success | Failure]) -> None:
         self._check = check

@@ -9,12 +9,12 @@ from mesh.security.principals import user
 from mesh.security.sasl import Failure, Slow, Step, Success
 
 LONGEST: Final = 1_024
-"""Bytes of a name or a password."""
+"""The most bytes of a name or a password."""
 
 
 class PlainExchange:
-    """An exchange by PLAIN (RFC 4616). verify: whether that is the password of that name; slow, and as slow for a name
-    that nobody has."""
+    """An authentication by PLAIN (RFC 4616). verify: checks the password of a name; it is slow, also for an unknown
+    name."""
 
     def __init__(self, verify: Callable[[str, str], bool]) -> None:
         self._verify = verify

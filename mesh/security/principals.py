@@ -1,18 +1,18 @@
-"""Who a client is, in Kafka's words: `User:NAME`."""
+"""The principal of a client, in Kafka's words: `User:NAME`."""
 
 from __future__ import annotations
 
 from typing import Final, NewType
 
 Principal = NewType("Principal", str)
-"""TYPE:NAME, as in Kafka's KafkaPrincipal.toString(). Clients that authenticate are of the type User."""
+"""TYPE:NAME, like KafkaPrincipal.toString(). Clients that authenticate have the type User."""
 
 ANONYMOUS: Final = Principal("User:ANONYMOUS")
-"""Kafka's name for whoever did not authenticate."""
+"""Kafka's name for a client that did not authenticate."""
 EVERYBODY: Final = Principal("User:*")
-"""In a rule: any principal of the type User."""
+"""The name of any principal of the type User in a rule."""
 
 
 def user(name: str) -> Principal:
-    """The principal that a user name, or the name a certificate is mapped to, stands for."""
+    """Returns the principal of a user name, or of the name from a certificate."""
     return Principal(f"User:{name}")

@@ -1,10 +1,11 @@
-"""Which principal may do what with which resource: the semantics of Kafka's StandardAuthorizer (KIP-801).
+"""Rules: which principal may do what with which resource, with the semantics of Kafka's StandardAuthorizer (KIP-801).
 
 * A rule names principals, hosts, operations and resources; a resource is named literally, by prefix, or by `*`.
-* A rule that denies wins over all that allow. What no rule allows is denied, unless no rule names the resource at all
-  and `allow_everyone_if_no_rule` is set (Kafka's allow.everyone.if.no.acl.found). Super users may do everything.
-* READ, WRITE, DELETE and ALTER on a resource allow to DESCRIBE it too, and ALTER_CONFIGS to DESCRIBE_CONFIGS; to
-  deny them does not deny what they imply.
+* A rule that denies takes precedence over all that allow. What no rule allows is denied, unless no rule names the
+  resource at all and `allow_everyone_if_no_rule` is set (Kafka's allow.everyone.if.no.acl.found). Super users may do
+  everything.
+* READ, WRITE, DELETE and ALTER on a resource imply DESCRIBE, and ALTER_CONFIGS implies DESCRIBE_CONFIGS. Denying one of
+  them does not deny what it implies.
 """
 
 from __future__ import annotations
@@ -19,15 +20,16 @@ from typing import Final
 from mesh.security.principals import EVERYBODY, Principal
 
 ANY: Final = "*"
-"""As the name of a resource or as a host: all of them."""
+"""The name of all resources of a type, or of all hosts."""
 CLUSTER_NAME: Final = "kafka-cluster"
 """The name of the one resource of the type cluster."""
 MOST_REMEMBERED: Final = 1_000
-"""Decisions kept for one principal on one connection; peers choose the names."""
+"""The most cached decisions for one principal on one connection; clients choose the names."""
 
 
 def canonical_host(host: str) -> str:
-    """One spelling of an address: ::ffff:10.0.0.1, which a listener on :: sees, is 10.0.0.1. Anything else stays."""
+    """Returns one spelling of an address: ::ffff:10.0.0.1, which a listener on :: sees, becomes 10.0.0.1. Anything else
+    stays."""
     try:
         address = ip_address(host.partition("%")[0])
     except ValueError:
@@ -44,7 +46,7 @@ class ResourceType(Enum):
 
 
 class Operation(Enum):
-    """Kafka's AclOperation, as far as a request that is served here can need it."""
+    """Kafka's AclOperation, without operations that no request here needs."""
 
     ALL = "all"
     READ = "read"
@@ -65,12 +67,12 @@ IMPLIED_BY: Final[Mapping[Operation, frozenset[Operation]]] = MappingProxyType(
         Operation.DESCRIBE_CONFIGS: frozenset({Operation.ALTER_CONFIGS}),
     }
 )
-"""What is allowed with any of others."""
+"""Operations, each with the operations that imply it."""
 
 _BITS: Final[Mapping[Operation, int]] = MappingProxyType(
     {operation: 1 << code for code, operation in enumerate(Operation, 2)}
 )
-"""Of operations in a field of those that are authorized: their codes in `AclOperation`, whose order is that of ours."""
+"""The bit of each operation in a field of authorized operations, from the codes of `AclOperation`."""
 _OF_TYPE: Final[Mapping[ResourceType, frozenset[Operation]]] = MappingProxyType(
     {
         ResourceType.TOPIC: frozenset(Operation)
@@ -88,10 +90,10 @@ _OF_TYPE: Final[Mapping[ResourceType, frozenset[Operation]]] = MappingProxyType(
         ResourceType.TRANSACTIONAL_ID: frozenset({Operation.DESCRIBE, Operation.WRITE}),
     }
 )
-"""The operations that there are of a resource (`AclEntry.supportedOperations`)."""
+"""The operations of each type of resource (`AclEntry.supportedOperations`)."""
 
 OF_TRANSACTIONS: Final = frozenset({Operation.ALL, Operation.WRITE, Operation.DESCRIBE})
-"""What a rule may be about that names transactional ids; brokers take no other ACL of them."""
+"""The operations of a rule for transactional ids; brokers accept no other ACL for them."""
 
 
 class Permission(Enum):
@@ -106,9 +108,9 @@ class PatternType(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """Kafka's AclBinding, of several principals, hosts, operations and names at once.
+    """Kafka's AclBinding, for several principals, hosts, operations and names at once.
 
-    hosts: IP addresses, however they are written, or `*`. names: of resources of that type; `*` with the pattern type
+    hosts: IP addresses in any spelling, or `*`. names: names of resources of that type; `*` with the pattern type
     LITERAL means all.
     """
 
@@ -142,7 +144,7 @@ class Rule:
         return self.permission is Permission.ALLOW and not implied_by.isdisjoint(self.operations)
 
     def names_directly(self, operation: Operation) -> bool:
-        """Without what others imply."""
+        """Returns whether it names the operation itself, not one that implies it."""
         return operation in self.operations or Operation.ALL in self.operations
 
 
@@ -153,21 +155,21 @@ class Rules:
     allow_everyone_if_no_rule: bool = False
 
     def access(self, principal: Principal, host: str) -> Access:
-        """What one client may do."""
+        """Returns the permissions of one client."""
         mine = [rule for rule in self.rules if rule.is_about(principal, host)]
         return Access(self, mine, principal in self.super_users)
 
     def name(self, resource_type: ResourceType, name: str) -> bool:
-        """Whether any rule is about this resource, whoever it names."""
+        """Returns whether any rule names this resource, for any principal."""
         return any(rule.names_resource(resource_type, name) for rule in self.rules)
 
 
 @dataclass(slots=True, eq=False)
 class Access:
-    """What one principal may do from one host. Decisions are remembered: a Fetch asks for the same few topics again
-    and again.
+    """The permissions of one principal from one host. Decisions are cached, since each Fetch asks for the same few
+    topics.
 
-    rules: all there are, None for a listener without any: everything is allowed. mine: those about this client.
+    rules: all rules; None for a listener without rules, where everything is allowed. mine: the rules about this client.
     """
 
     rules: Rules | None
@@ -204,8 +206,8 @@ class Access:
         return self.rules.allow_everyone_if_no_rule and not self.rules.name(resource_type, name)
 
     def allows_any(self, operation: Operation, resource_type: ResourceType) -> bool:
-        """Whether there is a name for which it is allowed (`Authorizer.authorizeByResourceType`); what other operations
-        imply does not count."""
+        """Returns whether there is a name for which the operation is allowed (`Authorizer.authorizeByResourceType`).
+        Implied operations do not count."""
         if self.allows(operation, resource_type, ""):
             return True
         about = [rule for rule in self.mine if rule.resource_type is resource_type and rule.names_directly(operation)]
@@ -216,7 +218,7 @@ class Access:
         return any(not any(_covers(rule, *each) for rule in denying) for each in allowed)
 
     def allows_all(self, operation: Operation, resource_type: ResourceType) -> bool:
-        """Whether it is allowed whatever the name is."""
+        """Returns whether the operation is allowed for every name."""
         if self.is_unlimited:
             return True
         about = [rule for rule in self.mine if rule.resource_type is resource_type and rule.decides(operation)]
@@ -225,13 +227,13 @@ class Access:
         )
 
     def operations(self, resource_type: ResourceType, name: str) -> int:
-        """Those that are allowed, as a bit field (KIP-430)."""
+        """Returns the allowed operations as a bit field (KIP-430)."""
         allowed = (each for each in _OF_TYPE[resource_type] if self.allows(each, resource_type, name))
         return sum(_BITS[each] for each in allowed)
 
 
 def _covers(denying: Rule, name: str, pattern_type: PatternType) -> bool:
-    """Whether a rule denies all that is named so."""
+    """Returns whether a rule denies all resources with this name or prefix."""
     if denying.pattern_type is PatternType.PREFIXED:
         return name.startswith(denying.names)
     return pattern_type is PatternType.LITERAL and name in denying.names
@@ -239,7 +241,7 @@ def _covers(denying: Rule, name: str, pattern_type: PatternType) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """What a client asked for and may not have; for the audit log."""
+    """A refused request, for the audit log."""
 
     operation: Operation
     resource_type: ResourceType
@@ -247,4 +249,4 @@ class Refusal:
 
 
 UNLIMITED: Final = Access(None)
-"""On a listener without rules everybody may do everything."""
+"""The access of every client of a listener without rules: everything is allowed."""

@@ -1,4 +1,4 @@
-"""What the mechanisms have in common: their names, and what a message of a client leads to."""
+"""The common part of the SASL mechanisms: their names, and the steps that follow a client's message."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mesh.security.principals import Principal
 
 
 class Mechanism(Enum):
-    """By the names that are registered for them, and that clients send."""
+    """A SASL mechanism, by the registered name that clients send."""
 
     PLAIN = "PLAIN"
     SCRAM_SHA_256 = "SCRAM-SHA-256"
@@ -22,7 +22,7 @@ class Mechanism(Enum):
 FailureReason: TypeAlias = Literal[
     "malformed", "wrong_credentials", "invalid_token", "expired_token", "unknown_key", "changed", "busy"
 ]
-"""Fit to be a label of a counter."""
+"""Reasons of failures; they are also labels of a counter."""
 
 MESSAGES: Final[dict[FailureReason, str]] = {
     "malformed": "Authentication failed: the message is not one of this SASL mechanism",
@@ -33,12 +33,13 @@ MESSAGES: Final[dict[FailureReason, str]] = {
     "changed": "Authentication failed: neither the principal nor the mechanism may change at a re-authentication",
     "busy": "Authentication failed: too many authentications at the same time, try again",
 }
-"""What the client is told. It says nothing that helps to guess: which of name and password was wrong, which key."""
+"""Messages for the client. They do not help to guess: neither whether name or password was wrong, nor which key."""
 
 
 @dataclass(frozen=True, slots=True)
 class Challenge:
-    """Send this, and wait for another message. failure: it is one already, though the client is told only later."""
+    """A message to send; another message from the client must follow. failure: the exchange has failed already, and the
+    client learns it later."""
 
     token: bytes
     failure: Failure | None = None
@@ -56,8 +57,8 @@ class Success:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """The end of an exchange that failed. detail, name: for the log only; who it claimed to be. is_known: it came with
-    a challenge before."""
+    """The end of an exchange that failed. detail, name: for the log only; name is the claimed one. is_known: whether
+    the failure came with an earlier challenge."""
 
     reason: FailureReason
     detail: str = ""
@@ -67,7 +68,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Slow:
-    """`check` takes milliseconds of a processor: run it in a thread; its result is the step."""
+    """A check that takes milliseconds of a processor: run `check` in a thread; its result is the step."""
 
     check: Callable[[], Success | Failure]
 
@@ -79,4 +80,4 @@ class Exchange(Protocol):
     """One authentication by one mechanism."""
 
     def step(self, message: bytes) -> Step:
-        """The next message of the client."""
+        """Handles the next message of the client."""

@@ -1,8 +1,8 @@
-"""SCRAM, the server's side: RFC 5802, RFC 7677, and the choices Kafka makes in them.
+"""SCRAM, the server's side: RFC 5802, RFC 7677, and Kafka's choices in them.
 
-Stored are a salt, a number of iterations, StoredKey and ServerKey (RFC 5802 section 3), never a password; whoever reads
-them cannot log in with them. The server's part of an exchange costs two HMACs: what is slow is done by the client, and
-here only to check a password that came in the clear (PLAIN), which is for a thread.
+The server stores a salt, a number of iterations, StoredKey and ServerKey (RFC 5802 section 3), never a password; they
+do not suffice for a login. The server's part of an exchange costs two HMACs, and the client does the slow work. Only a
+password in clear (PLAIN) is slow to check here, in a thread.
 
 As in Kafka, passwords and names are taken as UTF-8 without SASLprep, and there is no channel binding.
 """
@@ -23,9 +23,9 @@ from mesh.security.principals import user
 from mesh.security.sasl import Challenge, Failure, Step, Success
 
 LEAST_ITERATIONS: Final = 4096
-"""RFC 7677; Kafka's least as well."""
+"""The lower limit in RFC 7677 and in Kafka."""
 MOST_ITERATIONS: Final = 1_000_000
-"""What checking one password may cost: about a second of a thread."""
+"""The upper limit, since iterations cost time: this many take about a second of a thread."""
 _GS2: Final = re.compile(r"(?P<header>(?P<binding>[ny]|p=[^,]*),(?:a=(?P<authzid>[^,]*))?,)(?P<bare>.*)", re.DOTALL)
 _FIRST: Final = re.compile(r"n=(?P<name>[^,]+),r=(?P<nonce>[\x21-\x2b\x2d-\x7e]+)(?:,(?P<extensions>.+))?", re.DOTALL)
 _FINAL: Final = re.compile(
@@ -35,7 +35,7 @@ _STORED: Final = re.compile(r"salt=([^,]+),stored_key=([^,]+),server_key=([^,]+)
 
 
 class ScramHash(Enum):
-    """By the name of the hash in hashlib."""
+    """A hash of SCRAM, by its name in hashlib."""
 
     SHA_256 = "sha256"
     SHA_512 = "sha512"
@@ -53,7 +53,7 @@ class ScramHash(Enum):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ScramCredential:
-    """What is kept instead of a password."""
+    """The credential that is stored instead of a password."""
 
     hash: ScramHash
     salt: bytes
@@ -65,17 +65,16 @@ class ScramCredential:
     def of_password(
         cls, hash: ScramHash, password: str, salt: bytes, iterations: int = LEAST_ITERATIONS
     ) -> ScramCredential:
-        """Costs milliseconds of a processor for each 4096 iterations; other threads run meanwhile."""
+        """Makes a credential from a password. Takes milliseconds of a processor for each 4096 iterations; other threads
+        run meanwhile."""
         salted = hashlib.pbkdf2_hmac(hash.value, password.encode(), salt, iterations)
         stored_key = hash.digest(hash.hmac(salted, b"Client Key"))
         return cls(hash, salt, iterations, stored_key, hash.hmac(salted, b"Server Key"))
 
     @classmethod
     def parse(cls, hash: ScramHash, text: str) -> ScramCredential:
-        """From Kafka's form (ScramCredentialUtils), which `kafka-configs` and `kafka-mesh credential` write.
-
-        ValueError, without the text in it, for anything else.
-        """
+        """Parses a credential in Kafka's form (ScramCredentialUtils), which `kafka-configs` and `kafka-mesh credential`
+        write. Raises ValueError, without the text in it, for anything else."""
         found = _STORED.fullmatch(text.strip().removeprefix("[").removesuffix("]"))
         if found is None:
             raise ValueError("salt=...,stored_key=...,server_key=...,iterations=...")
@@ -88,12 +87,12 @@ class ScramCredential:
         return cls(hash, salt, iterations, stored_key, server_key)
 
     def format(self) -> str:
-        """Kafka's form."""
+        """Returns the credential in Kafka's text form."""
         salt, stored, server = (_text(each) for each in (self.salt, self.stored_key, self.server_key))
         return f"salt={salt},stored_key={stored},server_key={server},iterations={self.iterations}"
 
     def matches(self, password: str) -> bool:
-        """Whether this is of that password. As slow as `of_password`."""
+        """Returns whether the credential belongs to this password. As slow as `of_password`."""
         other = self.of_password(self.hash, password, self.salt, self.iterations)
         return hmac.compare_digest(other.stored_key, self.stored_key)
 
@@ -104,8 +103,8 @@ LookUp: TypeAlias = Callable[[str], tuple[ScramCredential, bool]]
 class ScramExchange:
     """One authentication: two messages of the client.
 
-    look_up: the credential of a name and whether there is such a user; a made-up one otherwise, which stays the same
-    for that name, so that a stranger cannot tell. nonce: of the server, printable, random.
+    look_up: returns the credential of a name, and whether the user exists. For an unknown name it returns an invented
+    one, always the same, so that a stranger cannot see the difference. nonce: the server's nonce, printable and random.
     """
 
     def __init__(self, look_up: LookUp, nonce: str) -> None:
@@ -114,7 +113,7 @@ class ScramExchange:
         self._started: _Started | None = None
 
     def step(self, message: bytes) -> Step:
-        """The next message of the client."""
+        """Handles the next message of the client."""
         try:
             text = message.decode()
         except UnicodeDecodeError:
@@ -133,7 +132,8 @@ class ScramExchange:
         if name is None or (header["authzid"] is not None and _name(header["authzid"]) not in ("", name)):
             return _malformed("a name that is not well formed, or an authorization id that is not the name")
         if first["extensions"] is not None:
-            # Delegation tokens (tokenauth=true) are none of ours, and an m= says that it must be understood.
+            # Delegation tokens (tokenauth=true) are not supported. An m= extension is one that the server must
+            # understand.
             return _malformed("extensions are not supported")
         credential, is_known = self._look_up(name)
         nonce = first["nonce"] + self._nonce
@@ -163,8 +163,8 @@ def _final(started: _Started, text: str) -> Step:
         binding, proof = _base64(final["binding"]), _base64(final["proof"])
     except ValueError:
         return _malformed("not base64")
-    # librdkafka before 2.6.1 puts its own nonce before the whole one once more, which Kafka before 3.7.2 did not mind
-    # (CVE-2024-56128). The proof is of what was sent, and our part is in it: no old message fits.
+    # librdkafka before 2.6.1 sends its own nonce twice, before the server's part. Kafka before 3.7.2 accepted that
+    # (CVE-2024-56128). The proof covers the message, including the server's part, so no old message can be replayed.
     nonces = (started.nonce, started.client_nonce + started.nonce)
     is_fresh = any(hmac.compare_digest(final["nonce"].encode(), nonce.encode()) for nonce in nonces)
     if binding != started.gs2_header.encode() or not is_fresh:
@@ -184,7 +184,7 @@ def _malformed(detail: str) -> Failure:
 
 
 def _name(text: str) -> str | None:
-    """A saslname of RFC 5802: = and , are written =3D and =2C. None if it is none."""
+    """Decodes a saslname of RFC 5802, where = and , are written =3D and =2C. None if it is invalid."""
     if re.search(r"=(?!2C|3D)|\0", text):
         return None
     return text.replace("=2C", ",").replace("=3D", "=")

@@ -1,4 +1,4 @@
-"""SCRAM, the client's side, for upstream brokers: RFC 5802 and RFC 7677, without channel binding, as Kafka has it."""
+"""SCRAM, the client's side, for upstream brokers: RFC 5802 and RFC 7677, without channel binding, as in Kafka."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ _GS2: Final = "n,,"
 
 
 class ScramRefused(Exception):
-    """The server does not know the password, asks for too much or too little, or sends what is not SCRAM."""
+    """Raised when the server does not know the password, asks for too many or too few iterations, or does not speak
+    SCRAM."""
 
 
 class ScramClient:
-    """One authentication. nonce: printable, random, without commas."""
+    """One authentication at an upstream broker. nonce: printable, random, without commas."""
 
     def __init__(self, hash: ScramHash, name: str, password: str, nonce: str) -> None:
         self._hash = hash
@@ -32,7 +33,7 @@ class ScramClient:
         return f"{_GS2}{self._first}".encode()
 
     def final(self, challenge: bytes) -> bytes:
-        """The proof. Costs milliseconds for each 4096 iterations: for a thread. Raises ScramRefused."""
+        """Returns the proof. Takes milliseconds for each 4096 iterations: call it in a thread. Raises ScramRefused."""
         text = challenge.decode(errors="replace")
         found = _CHALLENGE.fullmatch(text)
         if found is None:
@@ -57,7 +58,7 @@ class ScramClient:
         return f"{without_proof},p={_base64(proof)}".encode()
 
     def check(self, outcome: bytes) -> None:
-        """Whether the server knows the password too. Raises ScramRefused."""
+        """Checks that the server knows the password too. Raises ScramRefused."""
         if not hmac.compare_digest(outcome, b"v=" + _base64(self._server_signature).encode()):
             raise ScramRefused("the server does not prove that it knows the password")
 

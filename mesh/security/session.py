@@ -1,10 +1,10 @@
-"""Who is at the other end of a connection: before it is known, while it is being found out, and for how long it holds.
+"""The session of a connection: the client's principal, once it is known, and how long it is valid.
 
-    Opening --handshake--> Exchanging --success--> Established --handshake--> Exchanging (again, KIP-368) ...
-       any failure, or a request that may not be made: closed by whoever is told so
+    Unauthenticated --handshake--> Exchanging --success--> Established --handshake--> Exchanging (again, KIP-368) ...
+       after a failure, or a request that is not allowed, the caller closes the connection
 
-A connection without SASL is established from its beginning: with the principal of its certificate, or as nobody. A
-client that must authenticate again and does not is closed at its next request, as Kafka does.
+A connection without SASL is established from the beginning: with the principal of its certificate, or as anonymous. As
+in Kafka, a client that must authenticate again but does not is disconnected at its next request.
 """
 
 from __future__ import annotations
@@ -19,18 +19,19 @@ from mesh.security.sasl import Challenge, Exchange, Failure, Mechanism, Slow, St
 
 Begin: TypeAlias = Callable[[], Exchange]
 Mechanisms: TypeAlias = Mapping[Mechanism, Begin]
-"""What is enabled on a listener, and how an authentication by it begins; in the order in which clients are told."""
+"""The enabled mechanisms of a listener, each with the start of an authentication, in the order in which clients see
+them."""
 
 
 @dataclass(frozen=True, slots=True)
-class FirstStep:
-    """Nothing has been asked yet that says who it is."""
+class Unauthenticated:
+    """The first state of a session: the client has not yet begun to authenticate."""
 
 
 @dataclass(frozen=True, slots=True)
 class Established:
-    """A session of a client that has authenticated. mechanism: None without SASL. ends_at: when it must authenticate
-    again at the latest, on the caller's clock."""
+    """The state of a session after authentication. mechanism: None without SASL. ends_at: the latest time for the next
+    authentication, on the caller's clock."""
 
     principal: Principal
     mechanism: Mechanism | None = None
@@ -39,18 +40,18 @@ class Established:
 
 @dataclass(frozen=True, slots=True)
 class Exchanging:
-    """A session in the middle of an authentication. before: who it was, at a re-authentication."""
+    """The state of a session during an authentication. before: the identity before a re-authentication."""
 
     mechanism: Mechanism
     exchange: Exchange
     before: Established | None
 
 
-State: TypeAlias = FirstStep | Established | Exchanging
+State: TypeAlias = Unauthenticated | Established | Exchanging
 
 
 class Handshake(Enum):
-    """What a SaslHandshake is answered with."""
+    """The answer to a SaslHandshake."""
 
     ACCEPTED = "accepted"
     UNSUPPORTED_MECHANISM = "unsupported mechanism"
@@ -59,8 +60,9 @@ class Handshake(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Lasting:
-    """The client is who it says for so many seconds, None for as long as it likes; token: send this."""
+class Authenticated:
+    """The end of an authentication that succeeded. seconds: for how long it is valid, None for no limit. token: the
+    message to send. is_again: whether it was a re-authentication."""
 
     principal: Principal
     token: bytes
@@ -68,15 +70,15 @@ class Lasting:
     is_again: bool
 
 
-AuthenticationResult: TypeAlias = Challenge | Lasting | Failure | Slow | Literal["illegal state"]
+AuthenticationResult: TypeAlias = Challenge | Authenticated | Failure | Slow | Literal["illegal state"]
 
 
 class Session:
-    """The authentication of one connection. mechanisms: those enabled when the next authentication begins; None for a
-    listener without SASL.
+    """The authentication of one connection. mechanisms: returns those enabled when the next authentication begins; None
+    for a listener without SASL.
 
-    longest: seconds after which a client must authenticate again, None for never. Times are seconds: `now` of a clock
-    that only goes forward, `wall` since the epoch.
+    longest: seconds after which a client must authenticate again, None for never. Times are seconds: `now` of a
+    monotonic clock, `wall` since the epoch.
     """
 
     __slots__ = ("_longest", "_mechanisms", "_state")
@@ -89,11 +91,11 @@ class Session:
     ) -> None:
         self._mechanisms = mechanisms
         self._longest = longest
-        self._state: State = Established(principal) if mechanisms is None else FirstStep()
+        self._state: State = Established(principal) if mechanisms is None else Unauthenticated()
 
     @property
     def principal(self) -> Principal | None:
-        """None before it is known. At a re-authentication still the one it was."""
+        """The client's principal; None before it is known. During a re-authentication it is still the earlier one."""
         match self._state:
             case Established(principal) | Exchanging(before=Established(principal)):
                 return principal
@@ -102,8 +104,8 @@ class Session:
 
     @property
     def mechanism(self) -> Mechanism | None:
-        """Of the authentication that is going on or was the last; None without SASL or before the first."""
-        return None if isinstance(self._state, FirstStep) else self._state.mechanism
+        """The mechanism of the current or last authentication; None without SASL or before the first one."""
+        return None if isinstance(self._state, Unauthenticated) else self._state.mechanism
 
     @property
     def is_established(self) -> bool:
@@ -114,14 +116,15 @@ class Session:
         return tuple(self._mechanisms()) if self._mechanisms is not None else ()
 
     def refusal(self, now: float) -> Literal["unauthenticated", "session_expired"] | None:
-        """Why a request that is none of an authentication, and does not ask for versions, closes the connection."""
+        """Returns the reason why a request closes the connection, None if it may be answered. Not asked for requests of
+        an authentication, or for versions."""
         if not isinstance(self._state, Established):
             return "unauthenticated"
         ends_at = self._state.ends_at
         return "session_expired" if ends_at is not None and now >= ends_at else None
 
     def handshake(self, name: str) -> Handshake:
-        """A client names the mechanism it will authenticate with, for the first time or again."""
+        """Handles a SaslHandshake, in which the client names its mechanism, for the first time or again."""
         before = self._state if isinstance(self._state, Established) else None
         if self._mechanisms is None or isinstance(self._state, Exchanging):
             return Handshake.ILLEGAL_STATE
@@ -133,7 +136,7 @@ class Session:
         return Handshake.ACCEPTED
 
     def authenticate(self, message: bytes, now: float, wall: float) -> AuthenticationResult:
-        """The next message of the mechanism. After `Slow`, tell its result to `settle`."""
+        """Handles the next message of the mechanism. After `Slow`, pass its result to `settle`."""
         state = self._state
         if not isinstance(state, Exchanging):
             return "illegal state"
@@ -141,8 +144,8 @@ class Session:
             return Failure("changed", f"from {state.before.mechanism} to {state.mechanism}", state.before.principal)
         return self.settle(state.exchange.step(message), now, wall)
 
-    def settle(self, step: Step, now: float, wall: float) -> Challenge | Lasting | Failure | Slow:
-        """What a step of the mechanism leads to."""
+    def settle(self, step: Step, now: float, wall: float) -> Challenge | Authenticated | Failure | Slow:
+        """Returns the result of a step of the mechanism."""
         state = self._state
         assert isinstance(state, Exchanging)
         if not isinstance(step, Success):
@@ -152,8 +155,8 @@ class Session:
             return Failure("changed", f"from {before.principal} to {step.principal}", before.principal)
         limits = [] if self._longest is None else [self._longest]
         if step.expires_at is not None:
-            # A token that has expired within the skew of clocks that is tolerated is good for one moment.
+            # A token that expired within the tolerated clock skew is valid for a moment.
             limits.append(max(step.expires_at - wall, 0.001))
         seconds = min(limits, default=None)
         self._state = Established(step.principal, state.mechanism, None if seconds is None else now + seconds)
-        return Lasting(step.principal, step.token, seconds, before is not None)
+        return Authenticated(step.principal, step.token, seconds, before is not None)

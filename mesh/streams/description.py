@@ -1,4 +1,4 @@
-"""A topology as Kafka Streams describes it; as values, as trees of the wire, and as JSON."""
+"""A topology as Kafka Streams describes it: as values, as trees of the wire, and as JSON."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Any, Final, TypeAlias, assert_never
 SOURCE, PROCESSOR, SINK = 1, 2, 3
 MOST_NODES: Final = 20_000
 LONGEST_NAME: Final = 32 << 10
-"""Characters of a name of anything."""
+"""The most characters of a name."""
 
 
 class InvalidDescription(ValueError):
-    """A description is none; the message is what a broker says."""
+    """Raised for an invalid description. The message is that of a broker."""
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
-    """A node that reads topics. topics, successors: each once, in the order of the application."""
+class SourceNode:
+    """A node that reads topics. topics, successors: each name once, in the order of the application."""
 
     name: str
     topics: tuple[str, ...] = ()
@@ -26,7 +26,7 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
-class Processor:
+class ProcessorNode:
     """A node that processes records, with the stores that it uses."""
 
     name: str
@@ -35,20 +35,20 @@ class Processor:
 
 
 @dataclass(frozen=True, slots=True)
-class Sink:
-    """A node that writes to a topic. topic: None if each record says it itself."""
+class SinkNode:
+    """A node that writes to a topic. topic: None if each record has its own topic."""
 
     name: str
     topic: str | None = None
     successors: tuple[str, ...] = ()
 
 
-Node: TypeAlias = Source | Processor | Sink
+Node: TypeAlias = SourceNode | ProcessorNode | SinkNode
 
 
 @dataclass(frozen=True, slots=True)
 class Subtopology:
-    """Nodes that are connected, and so run in the same tasks."""
+    """A part of a topology: nodes that are connected, and so run in the same tasks."""
 
     id: str
     nodes: tuple[Node, ...]
@@ -56,10 +56,10 @@ class Subtopology:
 
 @dataclass(frozen=True, slots=True)
 class GlobalStore:
-    """A store that every instance has all of."""
+    """A store of which every instance has all records."""
 
-    source: Source
-    processor: Processor
+    source: SourceNode
+    processor: ProcessorNode
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class TopologyDescription:
 
 
 def description_of(tree: Mapping[str, Any]) -> TopologyDescription:
-    """Raises InvalidDescription."""
+    """Reads a description from a tree. Raises InvalidDescription."""
     budget = _Budget()
     subtopologies = [
         Subtopology(budget.name(each["subtopology_id"]), tuple(map(budget.node, each["nodes"])))
@@ -84,7 +84,7 @@ def description_of(tree: Mapping[str, Any]) -> TopologyDescription:
 
 
 class _Budget:
-    """What a description may still have."""
+    """Counts the nodes of a description against the limits, while it is read."""
 
     def __init__(self) -> None:
         self._nodes = MOST_NODES
@@ -104,18 +104,18 @@ class _Budget:
         name, successors = self.name(tree["name"]), self.names(tree["successors"])
         match tree["node_type"]:
             case 1:
-                return Source(name, self.names(tree["source_topics"]), successors)
+                return SourceNode(name, self.names(tree["source_topics"]), successors)
             case 2:
-                return Processor(name, self.names(tree["stores"]), successors)
+                return ProcessorNode(name, self.names(tree["stores"]), successors)
             case 3:
                 topic = tree["sink_topic"]
-                return Sink(name, None if topic is None else self.name(topic), successors)
+                return SinkNode(name, None if topic is None else self.name(topic), successors)
             case other:
                 raise InvalidDescription(f"Unknown topology node type: {other}")
 
     def global_store(self, tree: Mapping[str, Any]) -> GlobalStore:
         source, processor = self.node(tree["source"]), self.node(tree["processor"])
-        if not isinstance(source, Source) or not isinstance(processor, Processor):
+        if not isinstance(source, SourceNode) or not isinstance(processor, ProcessorNode):
             raise InvalidDescription("Global store must be composed of a source and a processor node.")
         return GlobalStore(source, processor)
 
@@ -124,7 +124,7 @@ class _Budget:
 
 
 def tree_of(description: TopologyDescription) -> dict[str, Any]:
-    """The inverse of `description_of`."""
+    """Returns the tree of a description: the inverse of `description_of`."""
     return {
         "subtopologies": [
             {"subtopology_id": each.id, "nodes": list(map(_node_tree, each.nodes))}
@@ -141,11 +141,11 @@ def _node_tree(node: Node) -> dict[str, Any]:
     tree: dict[str, Any] = {"name": node.name, "successors": list(node.successors)}
     tree |= {"source_topics": [], "sink_topic": None, "stores": []}
     match node:
-        case Source(topics=topics):
+        case SourceNode(topics=topics):
             return tree | {"node_type": SOURCE, "source_topics": list(topics)}
-        case Processor(stores=stores):
+        case ProcessorNode(stores=stores):
             return tree | {"node_type": PROCESSOR, "stores": list(stores)}
-        case Sink(topic=topic):
+        case SinkNode(topic=topic):
             return tree | {"node_type": SINK, "sink_topic": topic}
         case _:
             assert_never(node)
@@ -155,12 +155,13 @@ def _node_tree(node: Node) -> dict[str, Any]:
 
 
 def mermaid(description: TopologyDescription) -> str:
-    """A flowchart, in the language of Mermaid."""
+    """Returns a flowchart of a description in the language of Mermaid."""
     return "\n".join(["flowchart TD", *_Picture().lines(description)]) + "\n"
 
 
 class _Picture:
-    """Names of any characters are labels; what stands for them in the text are numbers."""
+    """A flowchart. Names of nodes may have any characters, so they are labels, and numbers stand for them in the
+    text."""
 
     def __init__(self) -> None:
         self._ids: dict[tuple[str, str, str], str] = {}
@@ -181,13 +182,13 @@ class _Picture:
             for successor in node.successors:
                 yield f"  {at} --> {self._id('node', part, successor)}"
             match node:
-                case Source(topics=topics):
+                case SourceNode(topics=topics):
                     for topic in topics:
                         yield f"  {self._id('topic', '', topic)}[({_label(topic)})] --> {at}"
-                case Processor(stores=stores):
+                case ProcessorNode(stores=stores):
                     for store in stores:
                         yield f"  {at} --- {self._id('store', part, store)}[/{_label(store)}/]"
-                case Sink(topic=topic):
+                case SinkNode(topic=topic):
                     if topic is not None:
                         yield f"  {at} --> {self._id('topic', '', topic)}[({_label(topic)})]"
                 case _:
@@ -199,16 +200,16 @@ class _Picture:
 
 def _shape(node: Node) -> str:
     match node:
-        case Source():
+        case SourceNode():
             return f"[/{_label(node.name)}\\]"
-        case Processor():
+        case ProcessorNode():
             return f"[{_label(node.name)}]"
-        case Sink():
+        case SinkNode():
             return f"[\\{_label(node.name)}/]"
         case _:
             assert_never(node)
 
 
 def _label(text: str) -> str:
-    """Nothing in it is markup."""
+    """Returns a text as a label of Mermaid, in which nothing is markup."""
     return '"' + "".join(c if c.isalnum() or c in " ._-:" else f"#{ord(c)};" for c in text) + '"'

@@ -1,10 +1,10 @@
-"""What is known of a group's description: the epoch that is stored, and the one at which the plugin failed for good.
+"""The epochs of a group's description: the one that is stored, and the one at which the plugin failed for good.
 
-Both are written before and after what a plugin does, so that they never say more than is true:
+They are written before and after each call of the plugin, so that they never claim more than is true:
 
-* stored = n: the plugin has the description of epoch n. -1: it has none. -2: nobody knows. -2 is written before the
-  plugin is called (KAFKA-20748), so whoever is interrupted in between leaves it behind.
-* failed = n: the plugin refused epoch n for good, and it is not asked for again.
+* stored = n: the plugin has the description of epoch n. -1: it has none. -2: it is not known. -2 is written before the
+  plugin is called (KAFKA-20748), so it stays if the process is interrupted in between.
+* failed = n: the plugin refused epoch n for good, and is not called for it again.
 """
 
 from __future__ import annotations
@@ -18,33 +18,41 @@ UNCERTAIN: Final = -2
 
 @dataclass(frozen=True, slots=True)
 class Epochs:
-    """Of one group."""
+    """The topology epochs of one group. deletions: the number of times that the plugin has deleted its description."""
 
     stored: int = NONE
     failed: int = NONE
+    deletions: int = 0
 
     @property
     def has_description(self) -> bool:
-        """Whether the plugin has one, or may have."""
+        """True if the plugin has a description, or may have one."""
         return self.stored != NONE
 
 
 def about_to_change(epochs: Epochs) -> Epochs:
-    """The plugin is about to be called."""
+    """The epochs before a call of the plugin that changes a description."""
     return replace(epochs, stored=UNCERTAIN)
 
 
-def was_set(epochs: Epochs, epoch: int) -> Epochs:
-    """The plugin has taken the description of this epoch. Where none is stored any more, one was deleted meanwhile, and
-    nobody knows which of the two came last."""
-    return replace(epochs, stored=UNCERTAIN if epochs.stored == NONE else max(epochs.stored, epoch))
+def was_set(epochs: Epochs, epoch: int, deletions: int) -> Epochs:
+    """The epochs after the plugin has accepted the description of an epoch. If a description was deleted meanwhile, it
+    is unknown which of the two calls came last.
+
+    deletions: the number before the plugin was called. A changed number shows a deletion, even if another push has
+    begun since then. So does a missing stored epoch, if the group was forgotten since then.
+    """
+    was_deleted_meanwhile = epochs.deletions != deletions or epochs.stored == NONE
+    return replace(epochs, stored=UNCERTAIN if was_deleted_meanwhile else max(epochs.stored, epoch))
 
 
 def was_refused(epochs: Epochs, epoch: int) -> Epochs:
-    """The plugin has refused this epoch for good."""
+    """The epochs after the plugin has refused an epoch for good."""
     return replace(epochs, failed=max(epochs.failed, epoch))
 
 
 def was_deleted(epochs: Epochs) -> Epochs:
-    """The plugin has deleted what it had. Where an epoch is stored again, one was pushed meanwhile."""
-    return replace(epochs, stored=NONE if epochs.stored in (NONE, UNCERTAIN) else UNCERTAIN)
+    """The epochs after the plugin has deleted the description. If an epoch is stored nevertheless, a description was
+    pushed meanwhile."""
+    stored = NONE if epochs.stored in (NONE, UNCERTAIN) else UNCERTAIN
+    return replace(epochs, stored=stored, deletions=epochs.deletions + 1)

@@ -1,4 +1,4 @@
-"""Whether a member is asked for the description of its topology."""
+"""Decides whether to ask a member for the description of its topology."""
 
 from __future__ import annotations
 
@@ -8,13 +8,16 @@ from typing import Final
 from mesh.streams.epochs import Epochs
 
 STALE_TOPOLOGY: Final = 0
-"""A status in the answer to a heartbeat: the member has an older topology than its group."""
+"""A status in the response to a heartbeat: the member's topology is older than that of its group."""
 
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """A heartbeat that was answered. version: of the request. member_epoch: that of the request, negative for one that
-    leaves. error: of the answer. statuses: codes of the answer's statuses."""
+    """A heartbeat that was answered.
+
+    version: the version of the request. member_epoch: the epoch in the request; a member that leaves sends a negative
+    one. error: the error code of the response. statuses: the codes of the statuses in the response.
+    """
 
     version: int
     member_epoch: int
@@ -23,11 +26,11 @@ class Heartbeat:
 
 
 def may_be_asked(heartbeat: Heartbeat) -> bool:
-    """As far as the heartbeat says."""
+    """True if the member may be asked for a description in this response."""
     is_well = heartbeat.error == 0 and heartbeat.member_epoch >= 0
     return heartbeat.version >= 1 and is_well and STALE_TOPOLOGY not in heartbeat.statuses
 
 
 def is_missing(current: int, epochs: Epochs) -> bool:
-    """Whether the description of the current topology is neither stored nor refused for good."""
+    """True if the description of the current topology is neither stored nor refused for good."""
     return current >= 0 and current not in (epochs.stored, epochs.failed)

@@ -1,4 +1,4 @@
-"""A topology as a picture (SVG): each subtopology a frame, records go downwards."""
+"""A topology as a picture (SVG): each subtopology is a frame, and records go downwards."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from dataclasses import dataclass
 from html import escape
 from typing import Final, TypeAlias, assert_never
 
-from mesh.streams.description import Node, Processor, Sink, Source, TopologyDescription
+from mesh.streams.description import Node, ProcessorNode, SinkNode, SourceNode, TopologyDescription
 
 MOST_NODES: Final = 500
-"""A picture of more helps nobody; the flowchart in words has all of them."""
+"""The most nodes of a picture. A larger one is of no use; the flowchart as text has all nodes."""
 _WIDTH, _HEIGHT, _GAP, _ROW, _MARGIN, _TITLE = 190, 34, 24, 76, 16, 30
 _LONGEST: Final = 26
 _Key: TypeAlias = tuple[str, str]
-"""What a box stands for: node, topic or store; and its name."""
+"""The kind of a box (node, topic or store), and its name."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A frame. boxes: by what they stand for. lines: from one to another."""
+    """A frame. boxes: their kinds and names. lines: each leads from one box to another."""
 
     title: str
     boxes: Sequence[_Key]
@@ -27,7 +27,7 @@ class _Part:
 
 
 def svg(description: TopologyDescription) -> str:
-    """Nothing in it is fetched or run."""
+    """Returns a picture of a description in SVG. A browser that shows it fetches and runs nothing."""
     count = sum(len(each.nodes) for each in description.subtopologies) + 2 * len(description.global_stores)
     if count > MOST_NODES:
         return _document(420, 40, [_text(210, 25, f"more than {MOST_NODES} nodes")])
@@ -56,15 +56,15 @@ def _part(title: str, nodes: Sequence[Node]) -> _Part:
     for node in nodes:
         box = ("node", node.name)
         match node:
-            case Source(topics=topics):
+            case SourceNode(topics=topics):
                 for topic in topics:
                     connect(("topic", topic), box)
-            case Processor(stores=stores):
+            case ProcessorNode(stores=stores):
                 for store in stores:
                     connect(box, ("store", store))
-            case Sink(topic=topic):
+            case SinkNode(topic=topic):
                 if topic is not None:
-                    connect(box, ("topic ", topic))  # written, and not read, in this part
+                    connect(box, ("topic ", topic))  # a topic that this part writes, and does not read
             case _:
                 assert_never(node)
         boxes.setdefault(box)
@@ -74,7 +74,8 @@ def _part(title: str, nodes: Sequence[Node]) -> _Part:
 
 
 def _rows(part: _Part) -> list[list[_Key]]:
-    """Every box below all that lead to it; a circle, which no topology has, ends somewhere."""
+    """The rows of a frame: every box is below all boxes that lead to it. No topology has a circle; one would end
+    somewhere."""
     depth: dict[_Key, int] = dict.fromkeys(part.boxes, 0)
     for _ in part.boxes:
         is_settled = True
@@ -117,7 +118,7 @@ def _text(x: int, y: int, text: str, style: str = "name") -> str:
 
 
 def _safe(text: str) -> str:
-    """XML has no way to say most control characters."""
+    """Escapes a text for XML, which cannot contain most control characters."""
     return escape("".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text))
 
 

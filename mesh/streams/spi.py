@@ -1,4 +1,4 @@
-"""What a plugin implements that keeps topology descriptions."""
+"""The interface of a plugin that keeps topology descriptions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mesh.streams.description import TopologyDescription
 
 
 class PermanentFailure(Exception):
-    """A description cannot be kept, now or later; the client is told the message, and not asked again."""
+    """Raised when a description cannot be kept, now or later. The client gets the message, and is not asked again."""
 
 
 class NoOptions(BaseModel):
@@ -21,31 +21,31 @@ class NoOptions(BaseModel):
 
 
 class TopologyPlugin(ABC):
-    """Keeps the descriptions of one virtual cluster's groups.
+    """A plugin that keeps the descriptions of one virtual cluster's groups.
 
     Its methods run on the event loop: they must not block. Each may be called again with the same arguments, and
-    several at once. `set_topology` raises PermanentFailure, or anything else for a failure that may pass; what it
-    raises before its first await counts as permanent. One that takes longer than 10 s has failed, too.
+    several at once. `set_topology` raises PermanentFailure, or anything else for a failure that may pass; an exception
+    before its first await counts as permanent. A call that takes longer than 10 s has failed, too.
 
-    options: a model of what stands under `options` in the configuration.
+    options: a model of the `options` in the configuration.
     """
 
     options: ClassVar[type[BaseModel]] = NoOptions
 
     def __init__(self, options: Any, virtual_cluster: str) -> None:  # noqa: B027 - a plugin may need neither
-        """options: an instance of that model."""
+        """options: an instance of the class's `options` model."""
 
     @abstractmethod
     async def set_topology(self, group: str, epoch: int, description: TopologyDescription) -> None:
-        """Keep it in place of what there is of the group."""
+        """Stores the description in place of the group's old one."""
 
     @abstractmethod
     async def get_topology(self, group: str, epoch: int) -> TopologyDescription | None:
-        """None if it is not there."""
+        """Returns the description of a group in this epoch; None if there is none."""
 
     @abstractmethod
     async def delete_topology(self, group: str) -> None:
-        """Of all epochs; also if there is none."""
+        """Deletes the descriptions of all epochs of a group. It succeeds if there is none."""
 
     async def close(self) -> None:  # noqa: B027 - not every plugin has something to close
-        """The virtual cluster has ended."""
+        """Called when the virtual cluster has ended."""

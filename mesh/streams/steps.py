@@ -1,7 +1,7 @@
-"""What is done about a group's description, as steps that somebody else carries out.
+"""The operations on a group's description, as steps for a caller to carry out.
 
-Each operation is a generator: it yields what is to be done and is sent what came of it, and returns its result. Several
-of them may be under way at once, for the same group, too; `mesh.streams.epochs` says why that is safe.
+Each operation is a generator: it yields steps, is sent their outcomes, and returns its result. Several may run at once,
+for the same group, too; `mesh.streams.epochs` explains why that is safe.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ Result = TypeVar("Result")
 DELETION_FAILED: Final = "Topology description plugin failed to delete the topology."
 
 
-# What is to be done
+# Steps
 
 
 @dataclass(frozen=True, slots=True)
 class ChangeEpochs:
-    """Write the epochs of a group as this makes them of what they are. Its outcome: None, or why that failed."""
+    """A step that changes the epochs of a group by a function. Outcome: None, or the reason of a failure."""
 
     group: str
     change: Callable[[Epochs], Epochs]
@@ -33,7 +33,7 @@ class ChangeEpochs:
 
 @dataclass(frozen=True, slots=True)
 class SetTopology:
-    """Give a description to the plugin. Its outcome: a `PluginOutcome`."""
+    """A step that gives a description to the plugin. Outcome: a `PluginOutcome`."""
 
     group: str
     epoch: int
@@ -42,35 +42,35 @@ class SetTopology:
 
 @dataclass(frozen=True, slots=True)
 class DeleteTopology:
-    """Have the plugin delete the description of a group. Its outcome: a `PluginOutcome`."""
+    """A step that makes the plugin delete the description of a group. Outcome: a `PluginOutcome`."""
 
     group: str
 
 
 @dataclass(frozen=True, slots=True)
-class Arm:
-    """Begin a pause, after a failure that may pass. No outcome."""
+class ArmBackoff:
+    """A step that begins a pause, after a failure that may pass. No outcome."""
 
     group: str
     epoch: int
 
 
 @dataclass(frozen=True, slots=True)
-class Clear:
-    """End a pause. No outcome."""
+class ClearBackoff:
+    """A step that ends a pause. No outcome."""
 
     group: str
     epoch: int
 
 
-Effect: TypeAlias = ChangeEpochs | SetTopology | DeleteTopology | Arm | Clear
+Effect: TypeAlias = ChangeEpochs | SetTopology | DeleteTopology | ArmBackoff | ClearBackoff
 
 
-# What came of it
+# Outcomes
 
 
-class Kind(Enum):
-    """How a call of the plugin ended."""
+class CallResult(Enum):
+    """The way in which a call of the plugin ended."""
 
     DONE = "done"
     PERMANENT = "permanent"
@@ -79,9 +79,9 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class PluginOutcome:
-    """The end of a call of the plugin. message: of one that failed."""
+    """The outcome of a call of the plugin. message: the plugin's message, if the call failed."""
 
-    kind: Kind
+    result: CallResult
     message: str | None = None
 
 
@@ -93,9 +93,9 @@ Steps: TypeAlias = Generator[Effect, Outcome, Result]
 
 
 @dataclass(frozen=True, slots=True)
-class DescribedGroup:
-    """A streams group, as its cluster describes it to the client. error: why it does not. may_read, may_delete: what
-    the client may do. is_empty: it has no members."""
+class DescribedStreamsGroup:
+    """A streams group, as its cluster describes it to the client. error: the reason if it does not. may_read,
+    may_delete: the client's permissions. is_empty: True if the group has no members."""
 
     group: str
     error: int = ErrorCode.NONE
@@ -109,7 +109,7 @@ class DescribedGroup:
 
 @dataclass(frozen=True, slots=True)
 class Push:
-    """A request to take a description. description: a tree."""
+    """A request to store a description. description: a tree."""
 
     group: str
     member: str
@@ -119,37 +119,48 @@ class Push:
 
 @dataclass(frozen=True, slots=True)
 class ApiError:
-    """An error in an answer."""
+    """An error in a response."""
 
     code: int = ErrorCode.NONE
     message: str | None = None
 
 
-def push(request: Push, group: DescribedGroup) -> Steps[ApiError]:
-    """What the member that pushed is answered; in the order of a broker's checks."""
+def push(request: Push, group: DescribedStreamsGroup) -> Steps[ApiError]:
+    """Stores a pushed description, after the checks of a broker in their order. Returns the response to the member."""
     if (refusal := _refusal(request, group)) is not None:
         return refusal
     try:
         description = description_of(request.description)
     except InvalidDescription as invalid:
         return ApiError(ErrorCode.INVALID_REQUEST, str(invalid))
-    if (problem := (yield ChangeEpochs(request.group, about_to_change))) is not None:
-        yield Arm(request.group, request.epoch)
+    deletions = 0
+
+    def begin(epochs: Epochs) -> Epochs:
+        nonlocal deletions
+        deletions = epochs.deletions
+        return about_to_change(epochs)
+
+    if (problem := (yield ChangeEpochs(request.group, begin))) is not None:
+        yield ArmBackoff(request.group, request.epoch)
         return _failed(problem)
     outcome = yield SetTopology(request.group, request.epoch, description)
     assert isinstance(outcome, PluginOutcome)
-    if outcome.kind is Kind.TRANSIENT:
-        yield Arm(request.group, request.epoch)
+    if outcome.result is CallResult.TRANSIENT:
+        yield ArmBackoff(request.group, request.epoch)
         return _failed(outcome.message)
-    change = was_set if outcome.kind is Kind.DONE else was_refused
-    if (problem := (yield ChangeEpochs(request.group, lambda epochs: change(epochs, request.epoch)))) is not None:
-        yield Arm(request.group, request.epoch)
+    is_done = outcome.result is CallResult.DONE
+
+    def end(epochs: Epochs) -> Epochs:
+        return was_set(epochs, request.epoch, deletions) if is_done else was_refused(epochs, request.epoch)
+
+    if (problem := (yield ChangeEpochs(request.group, end))) is not None:
+        yield ArmBackoff(request.group, request.epoch)
         return _failed(problem)
-    yield Clear(request.group, request.epoch)
-    return ApiError() if outcome.kind is Kind.DONE else _failed(outcome.message)
+    yield ClearBackoff(request.group, request.epoch)
+    return ApiError() if is_done else _failed(outcome.message)
 
 
-def _refusal(request: Push, group: DescribedGroup) -> ApiError | None:
+def _refusal(request: Push, group: DescribedStreamsGroup) -> ApiError | None:
     if group.error == ErrorCode.GROUP_AUTHORIZATION_FAILED or (group.error == ErrorCode.NONE and not group.may_read):
         return ApiError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
     if not request.member:
@@ -176,12 +187,13 @@ def _failed(message: Outcome) -> ApiError:
 
 
 def delete(group: str) -> Steps[ApiError]:
-    """Of a group that is about to be deleted, or is gone. An error holds the group back."""
+    """Deletes the description of a group that is about to be deleted, or is gone. If this returns an error, the group
+    must not be deleted."""
     if (problem := (yield ChangeEpochs(group, about_to_change))) is not None:
         return _held_back(problem)
     outcome = yield DeleteTopology(group)
     assert isinstance(outcome, PluginOutcome)
-    if outcome.kind is not Kind.DONE:
+    if outcome.result is not CallResult.DONE:
         return _held_back(DELETION_FAILED)
     if (problem := (yield ChangeEpochs(group, was_deleted))) is not None:
         return _held_back(problem)
@@ -197,7 +209,7 @@ def _held_back(message: Outcome) -> ApiError:
 
 
 class DescriptionStatus(Enum):
-    """What StreamsGroupDescribe says of a description."""
+    """The status of a description in StreamsGroupDescribe."""
 
     NOT_REQUESTED = 0
     NOT_STORED = 1

@@ -1,1 +1,1 @@
-"""What the process tells of itself: logs, metrics, the health of upstream clusters, the journal."""
+"""Telemetry of the process: logs, metrics, the health of upstream clusters, the journal."""

@@ -1,6 +1,5 @@
-"""Counters and histograms for what happens on the way of every Fetch: counting is an addition, and Prometheus' forms
-of them are made when it asks. All of it lives on the event loop's thread, so there is nothing to lock.
-"""
+"""Counters and histograms for events on the way of every Fetch. To count is one addition; the families for Prometheus
+are made at a scrape. All of it lives on the event loop's thread, so there are no locks."""
 
 from __future__ import annotations
 
@@ -13,8 +12,8 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.metrics_core import CounterMetricFamily, HistogramMetricFamily, Metric
 
 
-class FastCounter:
-    """One series of a counter: who counts adds to `value`."""
+class FastCounterSeries:
+    """One series of a counter. Code that counts adds to `value`."""
 
     __slots__ = ("value",)
 
@@ -22,8 +21,8 @@ class FastCounter:
         self.value = 0
 
 
-class Spread:
-    """One series of a histogram; bounds: of its buckets, ascending, each included."""
+class FastHistogramSeries:
+    """One series of a histogram. bounds: the upper bounds of its buckets, ascending; each belongs to its bucket."""
 
     __slots__ = ("_bounds", "counts", "total")
 
@@ -48,7 +47,7 @@ class _Family(Generic[Series]):
         registry.register(self)
 
     def labels(self, *values: str) -> Series:
-        """The series of these values of the labels, from now on exported."""
+        """Returns the series with these label values. It is exported from now on."""
         if len(values) != len(self._labels):
             raise ValueError(f"{len(values)} values for the labels {self._labels}")
         series = self._series.get(values)
@@ -57,7 +56,7 @@ class _Family(Generic[Series]):
         return series
 
     def remove_by_labels(self, labels: dict[str, str]) -> None:
-        """Forget all series that have these values of these labels."""
+        """Removes all series that have these values of these labels."""
         wanted = [(self._labels.index(name), value) for name, value in labels.items()]
         for values in [each for each in self._series if all(each[at] == value for at, value in wanted)]:
             del self._series[values]
@@ -78,34 +77,34 @@ class _Family(Generic[Series]):
         raise NotImplementedError
 
 
-class FastCounters(_Family[FastCounter]):
-    """A counter; name: without `_total`."""
+class FastCounter(_Family[FastCounterSeries]):
+    """A counter with its series. name: without `_total`."""
 
     def __init__(self, name: str, text: str, labels: tuple[str, ...], registry: CollectorRegistry) -> None:
         self._name, self._text = name, text
-        super().__init__(labels, FastCounter, registry)
+        super().__init__(labels, FastCounterSeries, registry)
 
     def _metric(self) -> Metric:
         return CounterMetricFamily(self._name, self._text, labels=self._labels)
 
-    def _add(self, metric: Metric, values: tuple[str, ...], series: FastCounter) -> None:
+    def _add(self, metric: Metric, values: tuple[str, ...], series: FastCounterSeries) -> None:
         assert isinstance(metric, CounterMetricFamily)
         metric.add_metric(values, series.value)
 
 
-class Spreads(_Family[Spread]):
-    """A histogram; bounds: of its buckets, ascending, in seconds for times."""
+class FastHistogram(_Family[FastHistogramSeries]):
+    """A histogram with its series. bounds: the upper bounds of its buckets, ascending; seconds for times."""
 
     def __init__(
         self, name: str, text: str, labels: tuple[str, ...], registry: CollectorRegistry, bounds: tuple[float, ...]
     ) -> None:
         self._name, self._text, self._bounds = name, text, bounds
-        super().__init__(labels, lambda: Spread(bounds), registry)
+        super().__init__(labels, lambda: FastHistogramSeries(bounds), registry)
 
     def _metric(self) -> Metric:
         return HistogramMetricFamily(self._name, self._text, labels=self._labels)
 
-    def _add(self, metric: Metric, values: tuple[str, ...], series: Spread) -> None:
+    def _add(self, metric: Metric, values: tuple[str, ...], series: FastHistogramSeries) -> None:
         assert isinstance(metric, HistogramMetricFamily)
         names = [*(str(float(each)) for each in self._bounds), "+Inf"]
         buckets = list(zip(names, accumulate(series.counts), strict=True))

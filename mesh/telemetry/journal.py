@@ -1,14 +1,14 @@
-"""Keeps the delivery journal: from the notes of pools to pages for a topic (docs/journal.md).
+"""Keeps the delivery journal: collects the events of pools in pages for a topic (docs/journal.md).
 
-Nothing here waits. A page is given to its writer when it is old or full; while as many events as are allowed are on
-their way, new ones are dropped, and how many that were stands in the next page that is written.
+Nothing here waits. A page goes to its writer when it is old or full. While the allowed number of events is in flight,
+new events are dropped, and the next written page has their number.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final, Protocol
 
 from mesh.journal.pages import Page
@@ -16,12 +16,11 @@ from mesh.pool.common.delivery_events import DeliveryEvent
 from mesh.telemetry.metrics import Metrics
 
 FULL: Final = 5_000
-"""Events of one page; it is far below a megabyte then."""
+"""The number of events that fill a page. Such a page is far below a megabyte."""
 
 
 class Writer(Protocol):
-    """Writes pages in the order in which it is given them; `ended` is told of each on the event loop whether it was
-    written."""
+    """Writes pages in their order. `ended` is called on the event loop for each page: with True if it was written."""
 
     def write(
         self, page: Page, dropped: int, dropped_since: int, is_last: bool, ended: Callable[[bool], None]
@@ -30,16 +29,33 @@ class Writer(Protocol):
     async def close(self) -> None: ...
 
 
+class DeliveryLog(Protocol):
+    """A receiver of the delivery events of all pools."""
+
+    def add(self, virtual_cluster: str, event: DeliveryEvent) -> None: ...
+
+
+class DeliveryLogs:
+    """Several receivers of delivery events as one."""
+
+    def __init__(self, logs: Iterable[DeliveryLog]) -> None:
+        self._logs = tuple(logs)
+
+    def add(self, virtual_cluster: str, event: DeliveryEvent) -> None:
+        for each in self._logs:
+            each.add(virtual_cluster, event)
+
+
 class Journal:
     """The journal of this process: collects events and writes pages. interval: seconds until a page is written that is
-    not full. limit: events that may be on their way."""
+    not full. limit: the most events that may be in flight."""
 
     def __init__(
         self, writer: Writer, metrics: Metrics, loop: asyncio.AbstractEventLoop, interval: float, limit: int
     ) -> None:
         self._writer = writer
         self._metrics = metrics
-        metrics.journal(0, "dropped")  # an alert sees it rise from there
+        metrics.journal(0, "dropped")  # alerts need the series to rise from 0
         self._loop = loop
         self._interval = interval
         self._limit = limit
@@ -49,7 +65,7 @@ class Journal:
         self._dropped = 0
         self._dropped_since = 0
 
-    def add(self, virtual_cluster: str, note: DeliveryEvent) -> None:
+    def add(self, virtual_cluster: str, event: DeliveryEvent) -> None:
         now = time.time_ns() // 1_000_000
         page = self._page
         if self._under_way + (len(page) if page is not None else 0) >= self._limit:
@@ -58,28 +74,28 @@ class Journal:
         if page is None:
             page = self._page = Page(now)
             self._timer = self._loop.call_later(self._interval, self.flush)
-        source, holder = note.partition, note.holder
+        source, holder = event.partition, event.holder
         page.add(
-            note.kind.value,
+            event.kind.value,
             now,
-            (virtual_cluster, note.group),
+            (virtual_cluster, event.group),
             (source.cluster, source.topic, source.partition),
             (holder.member, holder.client_id, holder.host, holder.lease),
-            note.first,
-            note.last,
-            note.deliveries,
-            note.produced,
+            event.first,
+            event.last,
+            event.deliveries,
+            event.produced,
         )
         if len(page) >= FULL:
             self.flush()
 
     def flush(self) -> None:
-        """Let what there is be written."""
+        """Gives the open page to the writer."""
         if self._page is not None:
             self._write(self._page, is_last=False)
 
     async def close(self) -> None:
-        """Nothing comes any more: say so in a last page, and wait until it is written, for a while."""
+        """Closes the journal: writes a last page, marked as such, and waits for a while until it is written."""
         self._write(self._page or Page(time.time_ns() // 1_000_000), is_last=True)
         await self._writer.close()
 
@@ -101,7 +117,7 @@ class Journal:
         self._writer.write(page, dropped, since, is_last, ended)
 
     def _drop(self, count: int, since: int, counted: int = 1) -> None:
-        if not self._dropped:
-            self._dropped_since = since
+        # A page that fails is older than events that were dropped after it.
+        self._dropped_since = min(self._dropped_since, since) if self._dropped else since
         self._dropped += count
         self._metrics.journal(counted, "dropped")

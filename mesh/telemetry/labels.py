@@ -1,4 +1,4 @@
-"""Bounded label values: whatever names clients think of, the number of time series has an end."""
+"""Bounded label values: the number of time series has a limit, whatever names clients choose."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Container
 from typing import Final, TypeAlias
 
 OTHER: Final = "other"
-"""Stands for all values for which there was no room."""
+"""The label for all values beyond the limit."""
 LONGEST: Final = 128
-"""Characters of a label value; the rest of it is cut off."""
+"""The most characters of a label value; the rest is cut off."""
 
 Scope: TypeAlias = tuple[str, ...]
 
@@ -16,7 +16,7 @@ Scope: TypeAlias = tuple[str, ...]
 class BoundedLabels:
     """The values of one kind of label, at most `limit` of them in each scope (such as the members of one group).
 
-    A value that was admitted keeps its name until it is forgotten; one that came too late stays OTHER only until there
+    A value that was admitted keeps its label until it is forgotten. A value beyond the limit is OTHER only until there
     is room.
     """
 
@@ -25,7 +25,7 @@ class BoundedLabels:
         self._admitted: dict[Scope, dict[str, str]] = {}
 
     def admit(self, value: str, scope: Scope = ()) -> str:
-        """The label to be used for this value."""
+        """Returns the label to use for a value."""
         admitted = self._admitted.get(scope)
         if admitted is None:
             admitted = self._admitted[scope] = {}
@@ -34,12 +34,12 @@ class BoundedLabels:
             return label
         if len(admitted) >= self._limit or value == OTHER:
             return OTHER
-        # What cannot be encoded (a lone surrogate) would cost the whole answer of /metrics.
+        # Text that cannot be encoded (a lone surrogate) would break the whole response of /metrics.
         admitted[value] = label = value[:LONGEST].encode("utf-8", "replace").decode()
         return label
 
     def forget(self, value: str, scope: Scope = ()) -> str | None:
-        """Make room. Returns the label the value had, None if it had none of its own."""
+        """Forgets a value, and so makes room. Returns the label of the value; None if it had none of its own."""
         admitted = self._admitted.get(scope, {})
         label = admitted.pop(value, None)
         if not admitted:
@@ -47,7 +47,7 @@ class BoundedLabels:
         return label
 
     def keep_only(self, seen: Container[tuple[Scope, str]]) -> None:
-        """Forget every value that is not among these."""
+        """Forgets every value that is not among these."""
         for scope, admitted in list(self._admitted.items()):
             for value in [value for value in admitted if (scope, value) not in seen]:
                 self.forget(value, scope)

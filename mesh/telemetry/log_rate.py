@@ -1,4 +1,4 @@
-"""Bounds the rate of log entries that any client can cause."""
+"""A limit for the rate of log entries that clients can cause."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ BURST: Final = 50.0
 
 
 class LogRate:
-    """At most `burst` at once and `per_second` in the long run; counts what is left out."""
+    """Admits at most `burst` entries at once, and `per_second` in the long run. Counts the entries that were left
+    out."""
 
     def __init__(self, per_second: float = PER_SECOND, burst: float = BURST) -> None:
         self._per_second = per_second
@@ -19,7 +20,8 @@ class LogRate:
         self._left_out = 0
 
     def admit(self, now: float) -> int | None:
-        """None if this one is too many; else how many were left out before it. now: seconds."""
+        """Admits an entry. Returns the number of entries that were left out before it; None if this one is too many.
+        now: seconds."""
         self._room = min(self._burst, self._room + (now - self._then) * self._per_second)
         self._then = now
         if self._room < 1:

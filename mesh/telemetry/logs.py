@@ -1,6 +1,6 @@
-"""Structured logs: the message says what happened, in words that never change; the keys say who and how much.
+"""Structured logs: the message names the event, in words that never change; the keys hold the details.
 
-The libraries' own logs go the same way. `VOCABULARY` holds all keys there are, and a test holds the code to it, so that
+The libraries' own logs go the same way. `VOCABULARY` has all keys, and a test checks that the code uses no others. So
 one search finds everything about a group, a member or a connection.
 """
 
@@ -16,62 +16,66 @@ import structlog
 from mesh.config.secrets import HIDDEN, is_secret_name
 
 VOCABULARY: Final[Mapping[str, str]] = {
-    "address": "HOST:PORT, of ours",
+    "action": "action of an operator: settle, bury, release, replay, cancel a replay, move, cancel a move",
+    "address": "HOST:PORT of this process",
     "api": "name of a Kafka API",
     "broker": "HOST:PORT of an upstream broker",
-    "changes": "what has changed in the configuration, in words",
-    "claimed": "the user name of somebody who could not prove it",
-    "client_host": "where a client connects from",
+    "changes": "changes of the configuration, in words",
+    "claimed": "the user name that a client claimed and did not prove",
+    "client_host": "the host that a client connects from",
     "client_id": "the client.id a client sent",
-    "allowed": "what would have been right in its place",
+    "allowed": "the allowed values",
     "cluster": "an upstream cluster, as the configuration names it",
     "clusters": "upstream clusters, as the configuration names them",
     "connections": "client connections at the same time",
     "connection": "number of a client connection, unique in this process",
-    "deadline": "seconds that were given for something",
+    "deadline": "the time limit, in seconds",
     "descriptors": "open files that this process may have",
-    "detail": "what exactly, in words; `reason` is the kind",
-    "end": "the upstream offset at which a log ends, as far as it is known",
+    "detail": "more about `reason`, in words",
+    "end": "the upstream offset at which a log ends, if known",
     "errors": "Kafka error codes, by upstream partition",
     "exception": "a traceback",
     "generation": "generation of a group, downstream or upstream",
     "group": "downstream group id",
-    "hash": "tells configurations apart",
-    "holder": "who leases runs of offsets, by the name it gave itself",
+    "hash": "hash of the configuration, without secrets",
+    "holder": "the holder of a lease, by its own name",
     "in_flight": "records that were sent and not committed",
     "interceptor": "an interceptor, as the configuration names it",
+    "left": "offsets of a replay that are not acknowledged again yet",
     "lease": "the name of a range lease",
     "limit": "characters of commit metadata",
-    "left_out": "how many entries like this one were left out before it, for they came too fast",
+    "left_out": "number of similar entries left out before this one: they came too fast",
     "mechanism": "name of a SASL mechanism",
     "meanwhile": "what kafka-mesh does while a problem lasts",
     "member": "member id in its group",
     "members": "ids of members, the first few",
     "offset": "an upstream offset",
     "offsets": "a number of offsets",
-    "on": "which way records go: produce or fetch",
-    "operation": "what a client wanted to do, in Kafka's words",
+    "on": "the side of an interceptor: produce or fetch",
+    "operation": "the denied operation, in Kafka's words",
     "node": "a broker of an upstream cluster, by its id",
+    "producer_id": "the id that a cluster gave an idempotent producer",
     "partition": "number of a partition, or cluster/topic-number of an upstream one",
     "partitions": "a number of partitions",
-    "path": "of a file",
-    "pid": "number of a process of ours",
-    "principal": "who a client is: User:NAME",
-    "reason": "why, one of a fixed set where it is counted too",
+    "path": "path of a file",
+    "pid": "process id of a child process",
+    "principal": "the principal of a client: User:NAME",
+    "reason": "the cause; one of a fixed set if a metric counts it",
     "received": "the upstream offset up to which a partition was received",
     "records": "a number of records",
-    "resource": "name of what a client wanted to use",
+    "replay": "the id of a replay",
+    "resource": "name of the denied resource",
     "router": "a router, as the configuration names it",
     "resource_type": "TOPIC, GROUP or CLUSTER",
     "role": "listen or coordinator",
-    "route": "what a router has chosen",
-    "seconds": "how long something has lasted",
+    "route": "the route that a router chose",
+    "seconds": "duration, in seconds",
     "signal": "name of a signal",
-    "since": "when something began, as an ISO 8601 time",
+    "since": "begin, as an ISO 8601 time",
     "slot": "number that identifies a member",
     "span": "FIRST..LAST, upstream offsets",
     "standing": "active, suspended in a rebalance, or absent: whether a partition is this process's",
-    "start": "the upstream offset at which reading goes on",
+    "start": "the upstream offset at which the engine goes on",
     "topic": "name of a topic",
     "traceback": "a traceback as text; written as `exception`",
     "other": "a second upstream cluster, beside `cluster`",
@@ -79,23 +83,24 @@ VOCABULARY: Final[Mapping[str, str]] = {
     "version": "version of kafka-mesh, or of a Kafka API",
     "virtual_cluster": "a virtual cluster, as the configuration names it",
     "waiting": "how many members wait",
+    "worker": "number of one of several processes of a mesh",
 }
-"""Keys of log entries and what they mean."""
+"""Keys of log entries, and their meanings."""
 
 Level = Literal["debug", "info", "warning", "error"]
 Format = Literal["console", "json", "auto"]
 
 
 def get_logger(name: str) -> structlog.stdlib.BoundLogger:
-    """A logger for a module; may be made before `configure_logs`."""
+    """Returns the logger of a module. It may be called before `configure_logs`."""
     logger: structlog.stdlib.BoundLogger = structlog.get_logger(name)
     return logger
 
 
 def configure_logs(level: Level = "info", format: Format = "auto", stream: TextIO | None = None) -> None:
-    """Write everything from `level` up to `stream` (standard error), and nothing anywhere else.
+    """Makes all entries from `level` up go to `stream` (standard error), and to no other place.
 
-    `auto`: for people if the stream is a terminal, else one JSON object a line.
+    format: `auto` writes for people if the stream is a terminal, otherwise one JSON object a line.
     """
     stream = sys.stderr if stream is None else stream
     is_console = format == "console" or (format == "auto" and stream.isatty())
@@ -121,7 +126,7 @@ def configure_logs(level: Level = "info", format: Format = "auto", stream: TextI
     )
     number = logging.getLevelNamesMapping()[level.upper()]
     logging.basicConfig(handlers=[handler], level=number, force=True)
-    # They tell of every start and every request at the level info.
+    # Below level warning these libraries log every start and every request.
     for library in ("uvicorn", "asyncio"):
         logging.getLogger(library).setLevel(max(number, logging.WARNING))
     structlog.configure(
@@ -132,7 +137,7 @@ def configure_logs(level: Level = "info", format: Format = "auto", stream: TextI
 
 
 def _console(stream: TextIO) -> structlog.dev.ConsoleRenderer:
-    # Plain tracebacks: the pretty ones print all local variables, and with them the configuration's secrets.
+    # Plain tracebacks: pretty ones print local variables, and with them the configuration's secrets.
     return structlog.dev.ConsoleRenderer(
         colors=stream.isatty(), exception_formatter=structlog.dev.plain_traceback, sort_keys=False
     )
@@ -148,7 +153,7 @@ def _without_secrets(_logger: object, _method: str, entry: MutableMapping[str, A
 
 
 def _printable(_logger: object, _method: str, entry: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    # Clients choose names; none of them may begin a new line, or talk to the terminal.
+    # Clients choose names. A name must not start a new line or send control characters to the terminal.
     for key, value in entry.items():
         if isinstance(value, str) and key != "exception" and not value.isprintable():
             entry[key] = value.encode("unicode_escape").decode()
@@ -156,7 +161,7 @@ def _printable(_logger: object, _method: str, entry: MutableMapping[str, Any]) -
 
 
 def _traceback(_logger: object, _method: str, entry: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    # One that comes as text is rendered where those of exceptions are.
+    # A traceback that is text is rendered like that of an exception.
     if "traceback" in entry:
         entry["exception"] = entry.pop("traceback")
     return entry

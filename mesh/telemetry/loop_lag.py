@@ -1,4 +1,5 @@
-"""How late the event loop is: a callback that was due a while ago says that something blocked it."""
+"""Measures the lag of the event loop. A callback that comes later than it was due shows that something blocked the
+loop."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ INTERVAL = 0.5
 
 
 async def measure_loop_lag(metrics: Metrics) -> None:
-    """Until cancelled."""
+    """Measures the lag at each interval until cancelled."""
     loop = asyncio.get_running_loop()
     while True:
         due = loop.time() + INTERVAL

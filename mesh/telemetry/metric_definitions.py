@@ -1,4 +1,4 @@
-"""The states that Prometheus is told of, and what each of them means: gauges, asked for at the time of a scrape."""
+"""The definitions of metrics whose values are read at the time of a scrape."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Final, TypeAlias
 
 @dataclass(frozen=True, slots=True)
 class MetricDefinition:
-    """A gauge whose samples are collected at scrape time; a counter if its name ends so."""
+    """A metric whose samples are collected at the time of a scrape: a gauge, or a counter if its name ends in
+    `_total`."""
 
     name: str
     help: str
@@ -55,18 +56,33 @@ RELAY_LEGS_LOST: Final = MetricDefinition(
 )
 INTERCEPTOR_RECORDS: Final = MetricDefinition(
     "kafka_mesh_interceptor_records_total",
-    "Records that an interceptor was shown, by what became of them.",
+    "Records that an interceptor saw, by outcome.",
     ("virtual_cluster", "interceptor", "topic", "outcome"),
 )
 INTERCEPTOR_SECONDS: Final = MetricDefinition(
     "kafka_mesh_interceptor_seconds_total",
-    "Time that an interceptor took, in whatever process.",
+    "Time spent in an interceptor, in any process.",
     ("virtual_cluster", "interceptor", "topic"),
 )
 INTERCEPTOR_TIMEOUTS: Final = MetricDefinition(
     "kafka_mesh_interceptor_timeouts_total",
     "Attempts of requests that took too long, by the interceptors that saw them.",
     ("virtual_cluster", "interceptor"),
+)
+INTERCEPTOR_UNSEQUENCED: Final = MetricDefinition(
+    "kafka_mesh_interceptor_unsequenced_total",
+    "Batches of producers refused because the records dropped before them are unknown.",
+    ("virtual_cluster", "reason"),
+)
+INTERCEPTOR_PRODUCERS: Final = MetricDefinition(
+    "kafka_mesh_interceptor_producers",
+    "Producers of a partition whose sequences the mesh remembers because interceptors may drop their records.",
+    ("virtual_cluster",),
+)
+INTERCEPTOR_PRODUCERS_FORGOTTEN: Final = MetricDefinition(
+    "kafka_mesh_interceptor_producers_forgotten_total",
+    "Producers of a partition whose sequences the mesh forgot for lack of room.",
+    ("virtual_cluster",),
 )
 INTERCEPTOR_WORKERS: Final = MetricDefinition(
     "kafka_mesh_interceptor_workers", "Processes in which interceptors run.", ("virtual_cluster",)
@@ -78,42 +94,42 @@ INTERCEPTOR_WORKERS_LOST: Final = MetricDefinition(
 )
 TOPOLOGY_SET_SUCCESS: Final = MetricDefinition(
     "kafka_mesh_streams_group_topology_description_set_success_total",
-    "A topology description was given to its plugin, and that succeeded.",
+    "Topology descriptions that a plugin stored.",
     ("virtual_cluster",),
 )
 TOPOLOGY_SET_ERROR: Final = MetricDefinition(
     "kafka_mesh_streams_group_topology_description_set_error_total",
-    "A topology description was given to its plugin, and that failed.",
+    "Topology descriptions that a plugin failed to store.",
     ("virtual_cluster",),
 )
 TOPOLOGY_GET_SUCCESS: Final = MetricDefinition(
     "kafka_mesh_streams_group_topology_description_get_success_total",
-    "A topology description was asked for at its plugin, and that succeeded.",
+    "Topology descriptions that a plugin returned.",
     ("virtual_cluster",),
 )
 TOPOLOGY_GET_ERROR: Final = MetricDefinition(
     "kafka_mesh_streams_group_topology_description_get_error_total",
-    "A topology description was asked for at its plugin, and that failed.",
+    "Topology descriptions that a plugin failed to return.",
     ("virtual_cluster",),
 )
 TOPOLOGY_DELETE_SUCCESS: Final = MetricDefinition(
     "kafka_mesh_streams_group_topology_description_delete_success_total",
-    "A topology description was to be deleted by its plugin, and that succeeded.",
+    "Topology descriptions that a plugin deleted.",
     ("virtual_cluster",),
 )
 TOPOLOGY_DELETE_ERROR: Final = MetricDefinition(
     "kafka_mesh_streams_group_topology_description_delete_error_total",
-    "A topology description was to be deleted by its plugin, and that failed.",
+    "Topology descriptions that a plugin failed to delete.",
     ("virtual_cluster",),
 )
 TOPOLOGY_CLEANUP_CYCLES: Final = MetricDefinition(
     "kafka_mesh_streams_group_topology_description_cleanup_cycle_total",
-    "Looks for groups that are gone and had a topology description.",
+    "Searches for groups that are gone and had a topology description.",
     ("virtual_cluster",),
 )
 TOPOLOGY_CLEANUP_ELIGIBLE: Final = MetricDefinition(
     "kafka_mesh_streams_group_topology_description_cleanup_eligible",
-    "Groups that the last such look found.",
+    "Groups that the last such search found.",
     ("virtual_cluster",),
 )
 ROUTE_REQUESTS: Final = MetricDefinition(
@@ -123,7 +139,7 @@ ROUTE_REQUESTS: Final = MetricDefinition(
 )
 ROUTE_REQUEST_SECONDS: Final = MetricDefinition(
     "kafka_mesh_route_request_seconds_total",
-    "Time from sending such a request until its answer had come.",
+    "Time from sending such a request to its answer.",
     ("virtual_cluster", "route", "api"),
 )
 ROUTE_ERRORS: Final = MetricDefinition(
@@ -139,7 +155,7 @@ ROUTE_UNANSWERED: Final = MetricDefinition(
 POOLS: Final = MetricDefinition("kafka_mesh_pools", "Pools, one for each group with members.", ("virtual_cluster",))
 MEMBERS: Final = MetricDefinition("kafka_mesh_members", "Members of a group.", ("virtual_cluster", "group"))
 REQUESTS_IN_WORK: Final = MetricDefinition(
-    "kafka_mesh_requests_in_work", "Requests of any kind that are not answered yet.", ("virtual_cluster",)
+    "kafka_mesh_requests_in_work", "Requests of any kind without an answer yet.", ("virtual_cluster",)
 )
 PARKED_FETCHES: Final = MetricDefinition(
     "kafka_mesh_parked_fetches", "Fetch requests that are not answered yet.", ("virtual_cluster", "group")
@@ -169,7 +185,7 @@ IN_FLIGHT_RECORDS: Final = MetricDefinition(
 )
 COMMIT_HELD_SECONDS: Final = MetricDefinition(
     "kafka_mesh_commit_held_seconds",
-    "Since when a member has held the record for which the committed offset of a partition waits, the longest of all "
+    "How long a member has held the record for which the committed offset of a partition waits, the longest of all "
     "partitions; absent for members for which none waits.",
     ("virtual_cluster", "group", "member", "client_id"),
 )
@@ -180,8 +196,18 @@ UPSTREAM_LAG: Final = MetricDefinition(
 )
 UNOPENED_PARTITIONS: Final = MetricDefinition(
     "kafka_mesh_unopened_partitions",
-    "Upstream partitions that are assigned here and cannot be read: nobody leads them, or the group may not.",
+    "Assigned upstream partitions that cannot be read: they have no leader, or the group may not read them.",
     ("virtual_cluster", "group", "cluster"),
+)
+REPLAY_OFFSETS_LEFT: Final = MetricDefinition(
+    "kafka_mesh_replay_offsets_left",
+    "Offsets of replays that members have not acknowledged again yet.",
+    ("virtual_cluster", "group"),
+)
+MOVE_RECORDS_LEFT: Final = MetricDefinition(
+    "kafka_mesh_move_records_left",
+    "Records of a topic that is moved which the other cluster does not have yet.",
+    ("virtual_cluster", "topic"),
 )
 WAITING_COMMITS: Final = MetricDefinition(
     "kafka_mesh_waiting_commits",
@@ -190,7 +216,7 @@ WAITING_COMMITS: Final = MetricDefinition(
 )
 MEMBERS_NEVER_COMMITTED: Final = MetricDefinition(
     "kafka_mesh_members_never_committed",
-    "Members that came to their cap and have not committed once since they got their first records, 15 s ago or more.",
+    "Members at their cap that have never committed, although they got records 15 s ago or more.",
     ("virtual_cluster", "group"),
 )
 UPSTREAM_UP: Final = MetricDefinition(
@@ -198,28 +224,36 @@ UPSTREAM_UP: Final = MetricDefinition(
 )
 UPSTREAM_PROBLEM_SECONDS: Final = MetricDefinition(
     "kafka_mesh_upstream_problem_seconds",
-    "Since when something has been wrong with an upstream cluster; absent while nothing is.",
+    "How long an upstream cluster has had a problem; absent without one.",
     ("cluster", "problem"),
 )
 CONFIG_INFO: Final = MetricDefinition(
-    "kafka_mesh_config_info", "1 for the configuration that runs; its hash is made without secrets.", ("hash",)
+    "kafka_mesh_config_info", "1 for the running configuration; its hash leaves out secrets.", ("hash",)
 )
 CONFIG_RELOAD_FAILED: Final = MetricDefinition(
     "kafka_mesh_config_reload_failed",
-    "Whether the configuration was refused when it was read last: the one before it goes on.",
+    "1 if the last reload was refused; the previous configuration stays in use.",
     (),
 )
 CONFIG_RELOADED_SECONDS: Final = MetricDefinition(
-    "kafka_mesh_config_reloaded_timestamp_seconds", "When the configuration that runs was read, since 1970.", ()
+    "kafka_mesh_config_reloaded_timestamp_seconds", "Unix time at which the running configuration was read.", ()
 )
+WORKER_UP: Final = MetricDefinition("kafka_mesh_worker_up", "1 while a worker answers.", ("worker",))
+WORKER_RESTARTS: Final = MetricDefinition(
+    "kafka_mesh_worker_restarts_total", "Times a worker was started again.", ("worker",)
+)
+
 FAMILIES: Final = (
     CONNECTIONS,
     RELAY_ERRORS,
     RELAY_LEGS,
     RELAY_LEGS_LOST,
+    INTERCEPTOR_PRODUCERS,
+    INTERCEPTOR_PRODUCERS_FORGOTTEN,
     INTERCEPTOR_RECORDS,
     INTERCEPTOR_SECONDS,
     INTERCEPTOR_TIMEOUTS,
+    INTERCEPTOR_UNSEQUENCED,
     INTERCEPTOR_WORKERS,
     INTERCEPTOR_WORKERS_LOST,
     RELAY_REQUESTS,
@@ -251,6 +285,8 @@ FAMILIES: Final = (
     COMMIT_HELD_SECONDS,
     UPSTREAM_LAG,
     UNOPENED_PARTITIONS,
+    REPLAY_OFFSETS_LEFT,
+    MOVE_RECORDS_LEFT,
     WAITING_COMMITS,
     MEMBERS_NEVER_COMMITTED,
     UPSTREAM_UP,
@@ -262,12 +298,12 @@ FAMILIES: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
-    """One value of a family; labels in the order of the family's."""
+class MetricSample:
+    """One value of a metric. labels: the values in the order of the metric's labels."""
 
     family: MetricDefinition
     labels: tuple[str, ...]
     value: float
 
 
-Collect: TypeAlias = Callable[[], Iterable[Sample]]
+Collect: TypeAlias = Callable[[], Iterable[MetricSample]]

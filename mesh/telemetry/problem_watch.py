@@ -1,4 +1,4 @@
-"""From what engines and catalogs tell to problems with upstream clusters."""
+"""Turns reports of engines and catalogs into problems with upstream clusters."""
 
 from __future__ import annotations
 
@@ -13,17 +13,18 @@ from mesh.upstream.problems import CONNECTION, UpstreamProblem, name_of
 from mesh.wire.errors import ErrorCode
 
 _OF_GROUPS = (UpstreamProblem.NOT_AUTHORIZED, UpstreamProblem.FENCED, UpstreamProblem.ASSIGNOR)
-"""When a group takes us, all of them are over."""
+"""Problems that end together when a group accepts this process."""
 _READING = "reading"
 _OPENING = "opening"
 MOST_NAMES = 5
-"""Partitions that the reason of a problem names."""
+"""The most partitions that are named in the reason of a problem."""
 FAILURES_IN_A_ROW = 2
-"""So many upstream commits must fail until that is told: one alone does at each change of a coordinator."""
+"""The number of consecutive upstream commits that must fail to make a problem. A single failure happens at each change
+of a coordinator."""
 
 
 class ProblemWatch:
-    """What the engines of one virtual cluster tell."""
+    """Watches the problems that the engines of one virtual cluster report."""
 
     def __init__(self, virtual_cluster: str, upstream_health: UpstreamHealth, metrics: Metrics) -> None:
         self._name = virtual_cluster
@@ -36,7 +37,7 @@ class ProblemWatch:
         self._upstream_health.begin(problem, cluster, reason, virtual_cluster=self._name, group=group)
 
     def source_up(self, group: GroupId, cluster: ClusterName) -> None:
-        self._end(UpstreamProblem.UNREACHABLE, group, cluster)  # which stands for all problems of the connection
+        self._end(UpstreamProblem.UNREACHABLE, group, cluster)  # this ends every problem of the connection
 
     def group_down(self, group: GroupId, cluster: ClusterName, problem: UpstreamProblem, reason: str) -> None:
         self._upstream_health.begin(problem, cluster, reason, virtual_cluster=self._name, group=group)
@@ -46,7 +47,7 @@ class ProblemWatch:
             self._end(problem, group, cluster)
 
     def reading_down(self, group: GroupId, cluster: ClusterName, problem: UpstreamProblem, reason: str) -> None:
-        """Records do not come, and the group works."""
+        """Called when no records come, although the group works."""
         self.reading_up(group, cluster, but=problem)
         self._upstream_health.begin(problem, cluster, reason, virtual_cluster=self._name, group=group, part=_READING)
 
@@ -58,7 +59,7 @@ class ProblemWatch:
     def unopened(
         self, group: GroupId, cluster: ClusterName, partitions: Mapping[UpstreamPartition, Unopenable]
     ) -> None:
-        """All that is assigned and cannot be opened. What may be over in a moment is not told."""
+        """Takes the assigned partitions that cannot be opened. A failure that may soon pass is not reported."""
         for problem in (UpstreamProblem.UNREADABLE, UpstreamProblem.NOT_AUTHORIZED):
             lasting = {each: why.reason for each, why in partitions.items() if why.lasts and why.problem is problem}
             key = (group, cluster, problem)
@@ -78,7 +79,7 @@ class ProblemWatch:
         self._end(UpstreamProblem.ENGINE_FAILED, group, cluster)
 
     def committed(self, group: GroupId, cluster: ClusterName, errors: Mapping[UpstreamPartition, int]) -> None:
-        """An upstream commit ended."""
+        """Called when an upstream commit has ended."""
         failed = {source: error for source, error in errors.items() if error}
         self._metrics.upstream_commit(cluster, stored=not failed)
         failed = {source: error for source, error in failed.items() if error != ErrorCode.REBALANCE_IN_PROGRESS}
@@ -99,21 +100,21 @@ class ProblemWatch:
         self._metrics.engine_failed(cluster)
         self.reading_up(group, cluster)
         self.unopened(group, cluster, {})
-        self.source_up(group, cluster)  # another engine finds out anew what is wrong
+        self.source_up(group, cluster)  # the next engine finds out again which problems there are
         self.group_up(group, cluster)
         self._upstream_health.begin(
             UpstreamProblem.ENGINE_FAILED, cluster, reason, virtual_cluster=self._name, group=group, traceback=traceback
         )
 
     def left(self, group: GroupId, cluster: ClusterName) -> None:
-        """The group's pool has left one cluster."""
+        """Forgets the problems of a group whose pool has left one cluster."""
         self._upstream_health.forget_group(self._name, group, cluster)
         self._failures.pop((group, cluster), None)
         for unopened in [key for key in self._unopened if key[:2] == (group, cluster)]:
             del self._unopened[unopened]
 
     def ended(self, group: GroupId) -> None:
-        """The group's pool has ended."""
+        """Forgets the problems of a group whose pool has ended."""
         self._upstream_health.forget_group(self._name, group)
         for key in [key for key in self._failures if key[0] == group]:
             del self._failures[key]
@@ -125,7 +126,7 @@ class ProblemWatch:
 
 
 def _named(partitions: Mapping[UpstreamPartition, str]) -> str:
-    """Some of them, and why they cannot be opened."""
+    """Names some of the partitions, with the reasons why they cannot be opened."""
     names = [f"{source}: {partitions[source]}" for source in sorted(partitions)]
     more = [f"and {len(names) - MOST_NAMES} partitions more"] if len(names) > MOST_NAMES else []
     return "; ".join([*names[:MOST_NAMES], *more])
@@ -137,7 +138,8 @@ def found(
     topics: Collection[TopicName],
     configured: Iterable[TopicName],
 ) -> None:
-    """A cluster told what topics it has; `configured` names those it should have."""
+    """Called when a cluster has reported its topics. Ends and begins problems with the configured topics. configured:
+    topics that the cluster should have."""
     upstream_health.end(UpstreamProblem.UNREACHABLE, cluster)
     for topic in configured:
         if topic in topics:
@@ -148,5 +150,5 @@ def found(
 
 
 def not_reached(upstream_health: UpstreamHealth, cluster: ClusterName, problem: UpstreamProblem, reason: str) -> None:
-    """The look at its topics failed."""
+    """Called when a cluster could not be asked for its topics. Begins a problem."""
     upstream_health.begin(problem if problem in CONNECTION else UpstreamProblem.UNREACHABLE, cluster, reason)

@@ -1,4 +1,4 @@
-"""What the metrics are told about an answer."""
+"""Finds the error in a response, for metrics."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from mesh.wire.schema import field_types
 
 
 def error_of(response: ResponseMessage) -> ErrorCode:
-    """The error of an answer: its own, or the first one of its parts."""
-    if isinstance(response, FetchResponse):  # most of the traffic
+    """Returns the error of a response: its own, or the first one of its parts."""
+    if isinstance(response, FetchResponse):  # the hot path, with most of the traffic
         if response.error_code is not ErrorCode.NONE:
             return response.error_code
         for topic in response.topics:
@@ -38,7 +38,7 @@ def _first_error(part: Any) -> ErrorCode:
 
 @cache
 def _layout(message: type) -> tuple[bool, tuple[str, ...]]:
-    """Whether a message has an error, and which of its fields hold parts that may have one."""
+    """The layout of a message class: whether it has an error, and which of its fields hold parts that may have one."""
     types = field_types(message)
     parts = (name for name, field in types.items() if field.is_array and is_dataclass(field.item))
     kinds = tuple(name for name in parts if any(_layout(types[name].item)))

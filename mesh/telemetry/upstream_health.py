@@ -1,9 +1,9 @@
-"""What is wrong upstream at the moment, for logs, metrics and /readyz.
+"""The health of upstream clusters, for logs, metrics and /readyz.
 
-One line when a problem begins, a reminder every `REMINDER` seconds, one line when it is over, however often it is
-reported and by however many. It is over when it has not come back for `SETTLED` seconds: each client of a cluster finds
-out at another time that it is back, and may tell of what was. What concerns a whole cluster (it cannot be reached,
-refuses the credentials, ...) is one problem of that cluster, which ends when nobody reports it any more.
+There is one log entry when a problem begins, a reminder every `REMINDER` seconds, and one entry at its end. That holds
+no matter how often the problem is reported, and by how many reporters. A problem is over when nothing has reported it
+for `SETTLED` seconds: the clients of a cluster find out at different times that it is back. A problem of a whole
+cluster (unreachable, refused credentials, ...) is one problem, which ends when no client reports it any more.
 """
 
 from __future__ import annotations
@@ -16,20 +16,21 @@ from datetime import UTC, datetime
 from typing import Final
 
 from mesh.telemetry.logs import get_logger
-from mesh.telemetry.metric_definitions import UPSTREAM_PROBLEM_SECONDS, UPSTREAM_UP, Sample
+from mesh.telemetry.metric_definitions import UPSTREAM_PROBLEM_SECONDS, UPSTREAM_UP, MetricSample
 from mesh.upstream.problems import CONNECTION, UpstreamProblem
 
 log = get_logger(__name__)
 
 REMINDER = 300.0
 SETTLED = 8.0
-LOOK = 1.0
-"""Seconds between two looks whether something is to be told."""
+REMIND_INTERVAL = 1.0
+"""Seconds between two calls of `remind`."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Words:
-    """What a problem is called, what kafka-mesh does while it lasts, and what its end is called."""
+    """The words for a problem: the event of its beginning, what kafka-mesh does while it lasts, and the event of its
+    end."""
 
     event: str
     meanwhile: str
@@ -37,69 +38,76 @@ class _Words:
 
 
 _WAITS = (
-    "its partitions bring nothing, all others go on; what is acknowledged there in a pool is stored when it is back, "
-    "and behind a relay or a router its nodes look down"
+    "no records come from its partitions; other clusters are served; a pool stores acknowledgements for it when it is "
+    "back, and behind a relay or a router its nodes look down"
 )
-_USABLE = "an upstream cluster can be used again"
+_USABLE = "upstream cluster usable again"
 WORDS: Final[Mapping[UpstreamProblem, _Words]] = {
-    UpstreamProblem.UNREACHABLE: _Words("an upstream cluster cannot be reached", _WAITS, _USABLE),
-    UpstreamProblem.ADDRESS: _Words("the address of an upstream cluster cannot be resolved", _WAITS, _USABLE),
-    UpstreamProblem.CREDENTIALS: _Words("an upstream cluster refuses the credentials", _WAITS, _USABLE),
-    UpstreamProblem.ENCRYPTION: _Words("no TLS connection to an upstream cluster", _WAITS, _USABLE),
-    UpstreamProblem.PROPERTIES: _Words("the properties of an upstream cluster are refused", _WAITS, _USABLE),
+    UpstreamProblem.UNREACHABLE: _Words("upstream cluster unreachable", _WAITS, _USABLE),
+    UpstreamProblem.ADDRESS: _Words("upstream address not resolved", _WAITS, _USABLE),
+    UpstreamProblem.CREDENTIALS: _Words("upstream credentials refused", _WAITS, _USABLE),
+    UpstreamProblem.ENCRYPTION: _Words("upstream TLS handshake failed", _WAITS, _USABLE),
+    UpstreamProblem.PROPERTIES: _Words("upstream client properties refused", _WAITS, _USABLE),
     UpstreamProblem.NOT_AUTHORIZED: _Words(
-        "an upstream cluster does not authorize a group or its topics",
-        "that group gets nothing of what it may not use, all else goes on; commits wait until they are stored",
-        "an upstream cluster authorizes the group again",
+        "upstream authorization failed",
+        "the group gets no records of topics that it may not read; other topics are served; commits wait until they "
+        "are stored",
+        "upstream authorization granted again",
     ),
     UpstreamProblem.FENCED: _Words(
-        "another process uses the same process_id",
+        "process_id in use by another process",
         "the other process serves that group's partitions of this cluster; this one stays out until the other has "
-        "left. Give each process a process_id of its own",
-        "no other process uses the same process_id any more",
+        "left. Give each process its own process_id",
+        "process_id no longer in use by another process",
     ),
     UpstreamProblem.ASSIGNOR: _Words(
-        "the members of an upstream group use an assignor that kafka-mesh cannot join",
-        "that group gets nothing of this cluster, all else goes on",
-        "an upstream group can be joined again",
+        "upstream group uses another assignor",
+        "the group gets no records of this cluster; other groups are served",
+        "upstream group joinable again",
     ),
     UpstreamProblem.TOPIC_MISSING: _Words(
-        "an upstream topic does not exist, or may not be described",
-        "the other sources of its topic go on; it is looked for again and again",
-        "an upstream topic is there again",
+        "upstream topic missing or not visible",
+        "the other sources of its topic are read; the mesh keeps looking for it",
+        "upstream topic found again",
     ),
     UpstreamProblem.COMMITS: _Words(
-        "upstream commits fail",
-        "records go on; members' commits are answered with COORDINATOR_LOAD_IN_PROGRESS, which they retry",
-        "upstream commits are stored again",
+        "upstream commits failing",
+        "members get records; the mesh answers members' commits with COORDINATOR_LOAD_IN_PROGRESS, which they retry",
+        "upstream commits stored again",
     ),
     UpstreamProblem.UNREADABLE: _Words(
-        "partitions of an upstream cluster cannot be read",
-        "they bring nothing, all others go on; what was read before is acknowledged and stored",
-        "all partitions of an upstream cluster can be read again",
+        "upstream partitions unreadable",
+        "no records come from them; other partitions are served; the mesh stores acknowledgements of earlier records",
+        "upstream partitions readable again",
     ),
     UpstreamProblem.ENGINE_FAILED: _Words(
-        "an engine failed: kafka-mesh has a bug",
-        "the engine is made anew; what its group had not acknowledged is delivered again, all else goes on",
-        "an engine works again",
+        "engine failed: bug in kafka-mesh",
+        "a new engine starts; unacknowledged records of its group are delivered again; other groups are served",
+        "engine works again",
     ),
     UpstreamProblem.NODE_WITHOUT_ADDRESS: _Words(
-        "clients cannot reach a node of an upstream cluster",
-        "clients see neither that node nor its partitions' leaders; all other nodes go on",
-        "clients can reach every node of an upstream cluster",
+        "broker without an address for clients",
+        "clients see neither that node nor its partitions' leaders; all other nodes are served",
+        "every broker has an address for clients",
     ),
     UpstreamProblem.GROUP_ELSEWHERE: _Words(
-        "a group has members in a cluster that is not its home",
-        "those consume there directly, and what is committed to that cluster through its union is answered with "
+        "group has members outside its home cluster",
+        "these members consume there directly, and the mesh answers commits for that cluster through its union with "
         "COORDINATOR_LOAD_IN_PROGRESS, which members retry",
-        "a group has no members any more in a cluster that is not its home",
+        "group has no members outside its home cluster any more",
+    ),
+    UpstreamProblem.TOPIC_WIDTH: _Words(
+        "part of a concatenated topic has another number of partitions than declared",
+        "every partition keeps its number: clients see those that are missing without leaders, and none beyond the "
+        "declared width",
+        "part of a concatenated topic has as many partitions as declared",
     ),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class ProblemKey:
-    """What a problem is about. problem: None for all of `CONNECTION`, of which a cluster has one at most."""
+    """The subject of a problem. problem: None for all of `CONNECTION`, since a cluster has at most one of these."""
 
     problem: UpstreamProblem | None
     cluster: str
@@ -110,27 +118,28 @@ class ProblemKey:
 
 @dataclass(slots=True)
 class OpenProblem:
-    """A problem that lasts. began, told, ended: seconds on the clock; since: the time of day."""
+    """A problem that has not ended, or has ended only lately. began, logged_at, ended: seconds on the clock. since: the
+    time of day."""
 
     key: ProblemKey
     problem: UpstreamProblem
     reason: str
     began: float
-    told: float
+    logged_at: float
     since: datetime
     reporters: set[tuple[str, str, str]] = field(default_factory=set)
     ended: float | None = None
 
     @property
     def fields(self) -> dict[str, str]:
-        """What it is about, for a log line."""
+        """Returns the subject as fields of a log entry."""
         key = self.key
         named = {"cluster": key.cluster, "virtual_cluster": key.virtual_cluster, "group": key.group, "topic": key.topic}
         return {name: value for name, value in named.items() if value}
 
 
 class UpstreamHealth:
-    """Problems with upstream clusters that last, and who reports them. clusters: all there are, and may change.
+    """The present problems with upstream clusters, and their reporters. clusters: all existing ones; may change.
     Everything runs on the event loop's thread."""
 
     def __init__(self, clusters: tuple[str, ...], clock: Callable[[], float] = time.monotonic) -> None:
@@ -152,21 +161,24 @@ class UpstreamHealth:
         part: str = "",
         is_news: bool = False,
     ) -> None:
-        """It is so, perhaps since long. Who reports a problem of a whole cluster is named by `virtual_cluster` and
-        `group`, "" for the look at its topics; part: of an engine, whose parts find out by themselves. is_news: to be
-        told though it is known, since it is about something else now."""
+        """Begins a problem, or reports again that it lasts.
+
+        `virtual_cluster` and `group` name the reporter of a problem of a whole cluster; both are "" for the catalog.
+        part: a part of an engine that reports by itself. is_news: True to log a known problem again, because its
+        subject has changed.
+        """
         key = self._key(problem, cluster, virtual_cluster, group, topic)
         now = self._clock()
         open_problem = self._open.get(key)
         if open_problem is None:
             open_problem = self._open[key] = OpenProblem(key, problem, reason, now, now, datetime.now(UTC))
-            self._tell(open_problem, now, traceback)
+            self._log(open_problem, now, traceback)
         elif (
             traceback or is_news or (problem is not open_problem.problem and problem is not UpstreamProblem.UNREACHABLE)
         ):
-            # It was known less exactly, or it is something else now.
-            open_problem.problem, open_problem.reason, open_problem.told = problem, reason, now
-            self._tell(open_problem, now, traceback)
+            # The problem is now known more exactly, or is another one.
+            open_problem.problem, open_problem.reason, open_problem.logged_at = problem, reason, now
+            self._log(open_problem, now, traceback)
         open_problem.ended = None
         open_problem.reporters.add((virtual_cluster, group, part))
 
@@ -180,7 +192,7 @@ class UpstreamHealth:
         topic: str = "",
         part: str = "",
     ) -> None:
-        """It is not so (any more), as far as this reporter knows."""
+        """Ends a problem for one reporter."""
         key = self._key(problem, cluster, virtual_cluster, group, topic)
         if problem in CONNECTION:
             self._reached.add(cluster)
@@ -192,8 +204,8 @@ class UpstreamHealth:
             open_problem.ended = self._clock()
 
     def forget_group(self, virtual_cluster: str, group: str, cluster: str | None = None) -> None:
-        """Its pool has ended, or has left one cluster: what concerns it alone interests nobody, and it reports nothing
-        any more."""
+        """Forgets a group whose pool has ended, or has left one cluster. Its own problems no longer matter, and it
+        reports no others."""
         for key, open_problem in list(self._open.items()):
             if cluster not in (None, key.cluster):
                 continue
@@ -202,22 +214,22 @@ class UpstreamHealth:
                 del self._open[key]
 
     def forget_cluster(self, cluster: str) -> None:
-        """It is there no more, or is another one by the same name."""
+        """Forgets a cluster that is gone, or that another cluster of the same name has replaced."""
         self._reached.discard(cluster)
         for key in [key for key in self._open if key.cluster == cluster]:
             del self._open[key]
 
     def has_reached(self, cluster: str) -> bool:
-        """Whether it could ever be used."""
+        """True if the cluster could be used at any time so far."""
         return cluster in self._reached
 
     def connection(self, cluster: str) -> OpenProblem | None:
-        """Why a cluster cannot be used by anybody, if that is so."""
+        """Returns the problem that makes a cluster unusable; None if there is none."""
         open_problem = self._open.get(ProblemKey(None, cluster))
         return open_problem if open_problem is not None and open_problem.ended is None else None
 
     def remind(self) -> None:
-        """Tell of what is over, and again of what has not been told of for long."""
+        """Logs problems that ended, and repeats those last logged `REMINDER` seconds ago."""
         now = self._clock()
         for key, open_problem in list(self._open.items()):
             if open_problem.ended is not None:
@@ -226,25 +238,25 @@ class UpstreamHealth:
                     lasted = round(open_problem.ended - open_problem.began, 1)
                     over, problem = WORDS[open_problem.problem].over, open_problem.problem.value
                     log.info(over, problem=problem, seconds=lasted, **open_problem.fields)
-            elif now - open_problem.told >= REMINDER:
-                open_problem.told = now
-                self._tell(open_problem, now)
+            elif now - open_problem.logged_at >= REMINDER:
+                open_problem.logged_at = now
+                self._log(open_problem, now)
 
     async def keep_reminding(self) -> None:
-        """Until cancelled."""
+        """Calls `remind` every `REMIND_INTERVAL` seconds until cancelled."""
         while True:
-            await asyncio.sleep(LOOK)
+            await asyncio.sleep(REMIND_INTERVAL)
             self.remind()
 
     # For /readyz and metrics
 
     def blocking(self) -> list[str]:
-        """Why clients had better be sent to another process; empty if they had not."""
+        """The reasons why clients should go to another process; empty if there are none."""
         fenced = [each for each in self._lasting() if each.problem is UpstreamProblem.FENCED]
         return [f"{WORDS[each.problem].event}: {each.reason} (cluster {each.key.cluster})" for each in fenced]
 
     def described(self) -> list[dict[str, object]]:
-        """All that stands, the oldest first; the same keys and words as in the log."""
+        """Returns the present problems, the oldest first, with the same keys and words as in the log."""
         now = self._clock()
         return [
             {
@@ -259,20 +271,20 @@ class UpstreamHealth:
             for each in sorted(self._lasting(), key=lambda open_problem: open_problem.began)
         ]
 
-    def samples(self) -> Iterator[Sample]:
-        """For a scrape."""
+    def samples(self) -> Iterator[MetricSample]:
+        """Yields the samples for a scrape."""
         now = self._clock()
         for cluster in self.clusters:
             up = cluster in self._reached and self.connection(cluster) is None
-            yield Sample(UPSTREAM_UP, (cluster,), up)
+            yield MetricSample(UPSTREAM_UP, (cluster,), up)
         oldest: dict[tuple[str, str], float] = {}
         for each in self._lasting():
             labels = (each.key.cluster, each.problem.value)
             oldest[labels] = min(each.began, oldest.get(labels, each.began))
         for labels, began in oldest.items():
-            yield Sample(UPSTREAM_PROBLEM_SECONDS, labels, now - began)
+            yield MetricSample(UPSTREAM_PROBLEM_SECONDS, labels, now - began)
 
-    # How
+    # Internals
 
     def _lasting(self) -> list[OpenProblem]:
         return [open_problem for open_problem in self._open.values() if open_problem.ended is None]
@@ -282,7 +294,7 @@ class UpstreamHealth:
             return ProblemKey(None, cluster)
         return ProblemKey(problem, cluster, virtual_cluster, group, topic)
 
-    def _tell(self, open_problem: OpenProblem, now: float, traceback: str = "") -> None:
+    def _log(self, open_problem: OpenProblem, now: float, traceback: str = "") -> None:
         words = WORDS[open_problem.problem]
         fields: dict[str, object] = {
             **open_problem.fields,

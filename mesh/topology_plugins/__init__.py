@@ -1,1 +1,1 @@
-"""The plugins that keep topology descriptions: those that ship, and those of other packages."""
+"""The plugins that keep topology descriptions: those that kafka-mesh ships, and those of other packages."""

@@ -1,4 +1,4 @@
-"""`http` gives descriptions to a service: PUT, GET and DELETE of URL/VIRTUAL_CLUSTER/GROUP, as JSON."""
+"""The plugin `http` gives descriptions to a service: PUT, GET and DELETE of URL/VIRTUAL_CLUSTER/GROUP, as JSON."""
 
 from __future__ import annotations
 
@@ -17,17 +17,18 @@ from mesh.streams.description import TopologyDescription, description_of, tree_o
 from mesh.streams.spi import NoOptions, PermanentFailure, TopologyPlugin
 
 LARGEST_BODY: Final = 64 << 20
-"""Bytes of an answer."""
+"""The most bytes of a response."""
 MOST_AT_ONCE: Final = 8
-"""Requests that are under way; others wait."""
+"""The most requests in flight; others wait."""
 TIMEOUT: Final = 9.0
-"""Seconds without anything from the service."""
+"""Seconds without data from the service."""
 _MAY_PASS: Final = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_EARLY, HTTPStatus.TOO_MANY_REQUESTS})
 _CLIENT_ERRORS: Final = range(400, 500)
 
 
 class HttpOptions(NoOptions):
-    """url: without a slash at its end. token: what requests carry as a bearer."""
+    """The options of the plugin `http`. url: without a slash at its end. token: sent with requests as a bearer
+    token."""
 
     url: Annotated[str, StringConstraints(pattern=r"^https?://[^\s?#]+[^\s?#/]$")] = Field(
         description="http:// or https:// and the beginning of a path, without a slash at its end"
@@ -36,8 +37,8 @@ class HttpOptions(NoOptions):
 
 
 class HttpPlugin(TopologyPlugin):
-    """A plugin that asks a service. An answer of 400 to 499 to a PUT is a refusal for good, but for those that say that
-    it may pass; its text is what the client is told."""
+    """A plugin that gives descriptions to a service. If the service answers a PUT with a status from 400 to 499, the
+    refusal is permanent, except for statuses that may pass. The client gets the text of the response."""
 
     options = HttpOptions
 
@@ -69,12 +70,12 @@ class HttpPlugin(TopologyPlugin):
 
     async def _ask(self, method: str, group: str, body: bytes | None = None) -> tuple[int, bytes]:
         async with self._room:
-            await asyncio.sleep(0)  # what fails from here on may pass
+            await asyncio.sleep(0)  # exceptions before the first await would count as permanent
             return await _in_thread(self._options, method, f"{self._base}/{quote(group, safe='')}", body)
 
 
 async def _in_thread(options: HttpOptions, method: str, url: str, body: bytes | None) -> tuple[int, bytes]:
-    """A thread of its own: one that hangs holds up no other work."""
+    """Sends a request in a thread of its own, so that a request that hangs delays no other work."""
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[tuple[int, bytes]] = loop.create_future()
 
@@ -120,6 +121,6 @@ def _check(status: int, answer: bytes) -> None:
 
 
 def _text(status: int, answer: bytes) -> str:
-    """What a client is told."""
+    """Returns the text of a failure, for a client."""
     said = answer[:200].decode(errors="replace").strip()
     return f"The topology service answered {status}: {said}" if said else f"The topology service answered {status}."

@@ -1,4 +1,4 @@
-"""`store` keeps descriptions in the store of the mesh, beside what it knows of them."""
+"""The plugin `store` keeps descriptions in the store of the mesh, beside their epochs."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from typing import Any, Final
 
 from mesh.streams.description import InvalidDescription, TopologyDescription, description_of, tree_of
 from mesh.streams.spi import PermanentFailure, TopologyPlugin
-from mesh.upstream.store.documents import DocumentTooLarge, Kind, StoreUnreadable
+from mesh.upstream.store.documents import DocumentKind, DocumentTooLarge, StoreUnreadable
 from mesh.upstream.store.store import Store
 
-DESCRIPTION: Final = Kind("topology-description", 1)
+DESCRIPTION: Final = DocumentKind("topology-description", 1)
 
 
 class StorePlugin(TopologyPlugin):
-    """A plugin whose descriptions all processes of the same configuration share."""
+    """A plugin that keeps descriptions in the store. All processes with the same configuration share them."""
 
     def __init__(self, options: Any, virtual_cluster: str, store: Store) -> None:
         super().__init__(options, virtual_cluster)

@@ -1,4 +1,4 @@
-"""`memory` keeps descriptions in the memory of the process: for tests."""
+"""The plugin `memory` keeps descriptions in the memory of the process: for tests."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from mesh.streams.spi import TopologyPlugin
 
 
 class MemoryPlugin(TopologyPlugin):
-    """A plugin that loses everything with its process; the mesh does not ask for it again at the same epoch."""
+    """A plugin that keeps descriptions in memory. It loses all of them when the process ends, and the mesh does not ask
+    for a description again at the same epoch."""
 
     def __init__(self, options: Any, virtual_cluster: str) -> None:
         super().__init__(options, virtual_cluster)

@@ -1,4 +1,4 @@
-"""The plugins that there are, by what a configuration calls them."""
+"""The plugins, by their names in a configuration."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ PluginClass: TypeAlias = type[TopologyPlugin]
 
 
 class UnknownPlugin(Exception):
-    """No plugin has this name, or what should be one is none. The message is what is allowed."""
+    """Raised for a plugin that does not exist, or cannot be used. The message names the existing ones."""
 
 
 def plugin_class(name: str) -> PluginClass:
-    """Raises UnknownPlugin."""
+    """Returns the class of a plugin. Raises UnknownPlugin."""
     if name in SHIPPED:
         return SHIPPED[name]
     found = {each.name: each for each in entry_points(group=ENTRY_POINTS)}
@@ -38,7 +38,7 @@ def plugin_class(name: str) -> PluginClass:
 
 
 def make_plugin(name: str, options: Mapping[str, Any], virtual_cluster: str, store: Store) -> TopologyPlugin:
-    """Raises UnknownPlugin, ValidationError, and whatever somebody else's code raises."""
+    """Makes a plugin. Raises UnknownPlugin, ValidationError, and any exception of the plugin's own code."""
     kind = plugin_class(name)
     read = kind.options.model_validate(options)
     return StorePlugin(read, virtual_cluster, store) if kind is StorePlugin else kind(read, virtual_cluster)

@@ -1,6 +1,6 @@
-"""Upstream clusters: engines that read them for pools, the catalog of their topics, and what is written to them.
+"""Upstream clusters: the engines that read them for pools, the catalog of their topics, and the writers to them.
 
-`engine` is what an engine does and tells; `engine_choice` chooses one. `raw` passes batches on undecoded, `librdkafka`
-is a consumer of that library; `links` are our own connections to brokers; `groups` asks about upstream groups;
-`writers` write dead letters and the journal.
+`engine` defines the commands and events of an engine; `engine_choice` chooses one. The engine in `raw` passes batches
+on undecoded; the one in `librdkafka` uses that library's consumer. `links` are the mesh's own connections to brokers;
+`groups` asks about upstream groups; `writers` write dead letters and the journal.
 """

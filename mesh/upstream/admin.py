@@ -1,4 +1,4 @@
-"""The admin client of a consumer's thread, made when something is first looked up."""
+"""The admin client of a consumer's thread, made at its first use."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ from mesh.upstream.librdkafka_properties import Properties, connection_propertie
 FIRST_TIMEOUT: Final = 0.5
 ANY_TOPIC: Final = "__consumer_offsets"
 _METADATA = {"metadata.max.age.ms": 5_000}
-"""It asks old leaders, and does not look for new ones, until what it knows of them expires: after 15 minutes."""
+"""Overrides librdkafka's default, with which the client asks old leaders for 15 minutes before it looks for new
+ones."""
 
 
 class LazyAdmin:
-    """Must outlive the futures it gives, or they never end."""
+    """An admin client that is made at its first use. It must outlive the futures that it returns, or they never
+    complete."""
 
     def __init__(self, properties: Properties) -> None:
         self._properties = properties
@@ -27,15 +29,15 @@ class LazyAdmin:
     def client(self) -> AdminClient:
         if self._client is None:
             self._client = AdminClient({**connection_properties(self._properties), **_METADATA})
-        self._client.poll(0)  # else the lines of its log pile up
+        self._client.poll(0)  # otherwise its log lines pile up
         return self._client
 
     def connect(self, now: float) -> bool:
-        """Whether it has ever had an answer. Else it asks for one, and waits, for `FIRST_TIMEOUT` seconds at most and
-        as long again without waiting.
+        """Returns whether the client has ever had an answer. If not, it sends a request and waits at most
+        `FIRST_TIMEOUT` seconds; for as long again after a failure it sends none.
 
-        While a client connects, its `list_offsets` now and then waits in vain, for all the time it has (2.16: 9 of 150
-        clients; 0 of 300 that had had an answer).
+        A `list_offsets` of a client that is still connecting sometimes hangs until its timeout (2.16: 9 of 150 clients;
+        0 of 300 that had had an answer).
         """
         if not self._is_connected and now >= self._ask_at:
             try:

@@ -1,4 +1,4 @@
-"""Which topics an upstream cluster has, and how many partitions each; looked at again and again."""
+"""The catalog of an upstream cluster: its topics, and how many partitions each has. It is refreshed periodically."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from mesh.upstream.problems import ProblemCause, UpstreamProblem, problem_of
 REQUEST_TIMEOUT = 5.0
 SHORTEST_INTERVAL = 1.0
 INTERNAL = "__"
-"""How the names of Kafka's own topics begin."""
+"""The prefix of Kafka's own topics."""
 
 
 @dataclass(frozen=True, slots=True)
 class CatalogUpdate:
-    """All topics of a cluster, with their partition counts. Told at first, and when something changed."""
+    """All topics of a cluster, with their partition counts. Reported at first, and when something changed."""
 
     cluster: ClusterName
     topics: Mapping[TopicName, int]
@@ -34,7 +34,7 @@ class CatalogUpdate:
 
 @dataclass(frozen=True, slots=True)
 class CatalogUnreachable:
-    """The cluster did not answer; told once until it does, or until the cause is another."""
+    """The cluster did not answer. Reported once, and again if the problem changes, until the cluster answers."""
 
     cluster: ClusterName
     reason: str
@@ -45,14 +45,14 @@ CatalogEvent: TypeAlias = CatalogUpdate | CatalogUnreachable
 
 
 class TopicCatalog:
-    """The topics of one upstream cluster, looked at now and then. interval: seconds between two looks, which may
+    """The topics of one upstream cluster, refreshed periodically. interval: seconds between two refreshes, which may
     change. `deliver` is called on `loop`'s thread."""
 
     def __init__(
         self,
         cluster: ClusterName,
         bootstrap_servers: str,
-        properties: Mapping[str, str],
+        properties: Mapping[str, Any],
         interval: float,
         deliver: Callable[[CatalogEvent], None],
         loop: asyncio.AbstractEventLoop,
@@ -65,7 +65,7 @@ class TopicCatalog:
             "error_cb": self._complain,
             "logger": LOG.named(cluster),
         }
-        self._look = threading.Event()
+        self._refresh_requested = threading.Event()
         self._closed = False
         self._known: Mapping[TopicName, int] | None = None
         self._unreachable: UpstreamProblem | None = None
@@ -73,13 +73,13 @@ class TopicCatalog:
         threading.Thread(target=self._run, name=f"catalog of {cluster}", daemon=True).start()
 
     def refresh_soon(self) -> None:
-        """Look again, at most once a second."""
-        self._look.set()
+        """Refreshes the topics soon, at most once a second."""
+        self._refresh_requested.set()
 
     def close(self) -> None:
         self._closed = True
         self._channel.close()
-        self._look.set()
+        self._refresh_requested.set()
 
     def _run(self) -> None:
         admin: AdminClient | None = None
@@ -87,26 +87,26 @@ class TopicCatalog:
             began = time.monotonic()
             try:
                 admin = admin or AdminClient(self._properties)
-                self._tell(self._topics(admin))
+                self._report(self._topics(admin))
             except KafkaException as problem:
                 if admin is not None:
-                    admin.poll(0)  # brings the complaints, which say more than that nobody answered
+                    admin.poll(0)  # delivers the errors, which say more than a timeout
                 self._complain(problem.args[0])
-                self._tell_unreachable()
-            except Exception as problem:  # noqa: BLE001 - told, and tried again with a new client: the thread lives on
+                self._report_unreachable()
+            except Exception as problem:  # noqa: BLE001 - reported, and tried again with a new client
                 admin = None
                 self._cause.add(UpstreamProblem.ENGINE_FAILED, repr(problem))
-                self._tell_unreachable()
-            self._look.wait(self.interval if self._unreachable is None else SHORTEST_INTERVAL)
+                self._report_unreachable()
+            self._refresh_requested.wait(self.interval if self._unreachable is None else SHORTEST_INTERVAL)
             rest = began + SHORTEST_INTERVAL - time.monotonic()
             if rest > 0 and not self._closed:
                 time.sleep(rest)
             if not self._closed:
-                # Whoever asked while the answer was under way may not have been served by it.
-                self._look.clear()
+                # Not cleared before: a refresh that was requested during the last look may need another one.
+                self._refresh_requested.clear()
 
     def _topics(self, admin: AdminClient) -> dict[TopicName, int]:
-        admin.poll(0)  # else the lines of its log pile up
+        admin.poll(0)  # otherwise its log lines pile up
         metadata = admin.list_topics(timeout=REQUEST_TIMEOUT)
         return {
             TopicName(name): len(topic.partitions)
@@ -117,13 +117,13 @@ class TopicCatalog:
     def _complain(self, error: KafkaError) -> None:
         self._cause.add(problem_of(error) or UpstreamProblem.UNREACHABLE, error.str(), error.code())
 
-    def _tell_unreachable(self) -> None:
+    def _report_unreachable(self) -> None:
         if self._unreachable is None or self._unreachable is not self._cause.problem:
             self._unreachable = self._cause.problem
             self._channel.put(CatalogUnreachable(self._cluster, self._cause.reason, self._cause.problem))
         self._cause.clear()
 
-    def _tell(self, topics: dict[TopicName, int]) -> None:
+    def _report(self, topics: dict[TopicName, int]) -> None:
         if self._unreachable is not None or topics != self._known:
             self._channel.put(CatalogUpdate(self._cluster, topics))
         self._known, self._unreachable = topics, None

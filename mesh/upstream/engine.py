@@ -1,7 +1,7 @@
-"""What an upstream engine is: the consumer of one pool on one upstream cluster.
+"""The upstream engine: the consumer of one pool on one upstream cluster.
 
-The event loop gives it commands, which never block; it answers with events, which are delivered on the event loop's
-thread, in the order in which they happened. An engine is a member of the pool's upstream consumer group from the first
+The event loop gives it commands, which never block. The engine answers with events, delivered on the event loop's
+thread in the order in which they happened. An engine is a member of the pool's upstream consumer group from the first
 `subscribe` until `close`.
 """
 
@@ -9,35 +9,38 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, NewType, Protocol, TypeAlias
+from typing import Any, Literal, NewType, Protocol, TypeAlias
 
-from mesh.records.batch import Batch
+from mesh.records.batch import RecordBatch
 from mesh.records.spans import ClusterName, CommitPosition, Gap, Span, TopicName, UpstreamPartition
 from mesh.upstream.problems import UpstreamProblem
 
 CommitToken = NewType("CommitToken", int)
-"""Names one `commit` command, so that its `Committed` event can be told from others."""
+"""The name of one `commit` command, and of its `Committed` event."""
 RereadToken = NewType("RereadToken", int)
-"""The same of a `reread` command and its `Reread` events."""
+"""The name of one `reread` command, and of its `Reread` events."""
 EngineName = Literal["raw", "librdkafka"]
 Isolation = Literal["read_committed", "read_uncommitted"]
+Start: TypeAlias = Literal["earliest", "latest"] | int
+"""The position at which a group without commits begins. A number means the first record from that time on, in ms since
+1970."""
 
 
 @dataclass(frozen=True, slots=True)
 class EngineOptions:
-    """What an engine is made with: the cluster, and the membership of one process in one upstream group there.
+    """The options of an engine: the cluster, and the membership of one process in one upstream group there.
 
-    properties: librdkafka's, the user's words; they hold secrets. instance_id: of a static member, else None. start: of
-    a group that has committed nothing. buffer_bytes: what may be fetched ahead. session_timeout_ms: None for what the
-    properties say, or the default.
+    properties: the user's librdkafka properties; they hold secrets. instance_id: the `group.instance.id` of a static
+    member, else None. start: where a group without commits begins. buffer_bytes: the most bytes to prefetch.
+    session_timeout_ms: None for the value in the properties, or the default.
     """
 
     cluster: ClusterName
     bootstrap_servers: str
-    properties: Mapping[str, str] = field(repr=False)
+    properties: Mapping[str, Any] = field(repr=False)
     group_id: str
     instance_id: str | None
-    start: Literal["earliest", "latest"]
+    start: Start
     isolation: Isolation
     buffer_bytes: int
     session_timeout_ms: int | None = None
@@ -47,10 +50,10 @@ class EngineOptions:
 class AssignedPartition:
     """One partition of a new assignment.
 
-    start: the upstream offset the engine reads from.
-    committed: what the group has committed (already including the start position of a new group, committed at once).
-    resumed: True when the engine goes on at its own position because the partition came straight back (eager
-        rebalance); what it delivered before is then still valid. False: forget everything known of the partition.
+    start: the upstream offset from which the engine reads.
+    committed: the group's committed position. The start position of a new group is committed at once, and counts.
+    resumed: True when the partition came straight back (eager rebalance), so the engine continues at its own position.
+        What it delivered before is then still valid. False: forget everything known of the partition.
     end: the high watermark at the time of the assignment, or None if it could not be read.
     """
 
@@ -63,16 +66,16 @@ class AssignedPartition:
 
 @dataclass(frozen=True, slots=True)
 class Assigned:
-    """A rebalance ended, or more of its assignment could be opened: this is all that is read. What was revoked before
-    and is not in it belongs to others, or is named by `Unopened`."""
+    """All partitions that the engine reads. Reported when a rebalance ended, or when more of the assignment could be
+    opened. A partition that was revoked and is not in it belongs to another member, or is in `Unopened`."""
 
     partitions: tuple[AssignedPartition, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Unopenable:
-    """Why a partition cannot be opened: in Kafka's or librdkafka's words. lasts: it was tried again, or trying again
-    does not help by itself."""
+    """The reason why a partition cannot be opened, in Kafka's or librdkafka's words. lasts: True if another attempt
+    failed too, or would not help."""
 
     reason: str
     problem: UpstreamProblem
@@ -81,47 +84,46 @@ class Unopenable:
 
 @dataclass(frozen=True, slots=True)
 class Unopened:
-    """All partitions that are assigned and not in the last `Assigned`, since it is not known where to begin, or the
-    group may not store that. Told when they are others, or for another reason; the engine tries again by itself, and
-    tells by another `Assigned` what it could open."""
+    """All partitions that are assigned but not in the last `Assigned`, because their start is unknown or the group may
+    not store it. Reported when these partitions or the reason change. The engine tries again by itself, and reports
+    opened partitions by another `Assigned`."""
 
     partitions: Mapping[UpstreamPartition, Unopenable]
 
 
 @dataclass(frozen=True, slots=True)
 class Revoked:
-    """A rebalance began: nothing may be delivered from these until `Assigned` gives them back."""
+    """A rebalance began: nothing may be delivered from these partitions until `Assigned` returns them."""
 
     partitions: tuple[UpstreamPartition, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """The membership was lost (session expired, fenced): others may already own these; forget them at once."""
+    """The membership was lost (session expired, fenced). Other members may already own these partitions; forget them at
+    once."""
 
     partitions: tuple[UpstreamPartition, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """Batches of one partition, in upstream order. Offsets between batches that are missing do not exist upstream.
-
-    engine: which one brought them; the raw engine leaves some partitions to librdkafka.
-    """
+    """Batches of one partition, in upstream order. Offsets missing between batches do not exist upstream. engine: the
+    one that read them; the raw engine leaves some partitions to librdkafka."""
 
     partition: UpstreamPartition
-    batches: tuple[Batch, ...]
+    batches: tuple[RecordBatch, ...]
     engine: EngineName = "librdkafka"
 
     @property
     def gap(self) -> Gap:
-        """What the missing ones were."""
+        """The reason for the missing offsets."""
         return Gap.EMPTY if self.engine == "raw" else Gap.UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)
 class EndReached:
-    """Everything below `offset` was received or does not exist, for the reason `gap`."""
+    """The event that everything below `offset` was received or does not exist, for the reason `gap`."""
 
     partition: UpstreamPartition
     offset: int
@@ -129,19 +131,20 @@ class EndReached:
 
 
 @dataclass(frozen=True, slots=True)
-class Together:
-    """What came at the same time, mostly of several partitions: a step of the pool, which shares it out as a whole."""
+class EventBatch:
+    """Events of the same moment, mostly of several partitions. The pool takes them in one step, and shares their
+    records out as a whole."""
 
     events: tuple[Received | EndReached, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class HighWatermarks:
-    """How far the logs of all assigned partitions go that could be asked, looked at every second, told when one has
-    changed, and after every PositionReset and Truncated; for lag, and for what may be leased. Last stable offsets under
-    read_committed, as far as consumers are served.
+    """The ends of the logs of all assigned partitions that answered, for lag and for leases. They are checked every
+    second. They are reported when one has changed, and after every PositionReset and Truncated. Under read_committed
+    they are last stable offsets.
 
-    resets: how many of the resets that others have noticed were known when this was asked.
+    resets: the number of resets and truncations, noticed elsewhere, that were known at the time of the request.
     """
 
     offsets: Mapping[UpstreamPartition, int]
@@ -150,10 +153,10 @@ class HighWatermarks:
 
 @dataclass(frozen=True, slots=True)
 class TopicsIdentified:
-    """Ids of topics that are subscribed to, as text; "" for what has none, or whose id nobody tells. Told when one is
-    known, is another one, and anew after every PositionReset.
+    """Ids of subscribed topics, as text; "" for unknown ones. Reported when one becomes known or changes, and after
+    every PositionReset.
 
-    resets: as of HighWatermarks, but for Truncated.
+    resets: as in HighWatermarks, without truncations.
     """
 
     ids: Mapping[TopicName, str]
@@ -162,10 +165,8 @@ class TopicsIdentified:
 
 @dataclass(frozen=True, slots=True)
 class PositionReset:
-    """Upstream offsets begin anew unasked: the topic was made anew, or may have been.
-
-    Reading goes on at `start`; everything known of the partition is void.
-    """
+    """The upstream offsets of a partition start again: the topic was created again, or may have been. Reading continues
+    at `start`; everything known of the partition is void."""
 
     partition: UpstreamPartition
     start: int
@@ -174,10 +175,10 @@ class PositionReset:
 
 @dataclass(frozen=True, slots=True)
 class Truncated:
-    """The log is the one that was read, or that the stored leader epoch speaks of, only up to `offset`: from there on
-    it may have other records (an unclean leader election). Below, all that is known stays true. Reading goes on there,
-    or before it. Of a partition that was just assigned it is told before anything is read, also if nothing lies above.
-    """
+    """The log may have other records from `offset` on (an unclean leader election). Below `offset` it equals the log
+    that was read, or to which the stored leader epoch belongs, and everything known stays true. Reading continues at
+    `offset` or before it. For a partition that was just assigned this is reported before anything is read, even if
+    nothing lies above."""
 
     partition: UpstreamPartition
     offset: int
@@ -185,8 +186,8 @@ class Truncated:
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """The end of one `commit` command: per partition 0 when stored, else the Kafka error code that kept it from being
-    stored; 27 (REBALANCE_IN_PROGRESS) for a partition that is not ours (any more)."""
+    """The outcome of one `commit` command: for each partition 0 when stored, else the Kafka error code. A partition
+    that is not ours (any more) has 27 (REBALANCE_IN_PROGRESS)."""
 
     token: CommitToken
     errors: Mapping[UpstreamPartition, int]
@@ -194,16 +195,16 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class Reread:
-    """Part of the answer to the `reread` command with this token, in upstream order; the last one has `complete`.
+    """Part of the answer to the `reread` command with this token, in upstream order; the last part has `complete`. An
+    offset of the span that is in none of the batches has no record upstream.
 
-    An offset of the span that is in none of the batches has no record upstream. error: why it ended early, "" if it did
-    not; what was not covered may be asked for again. log_start: where the log begins, 0 if that was not asked; what
-    lies below it, and in none of the batches, was deleted.
+    error: the reason of an early end, "" for none; the rest may be requested again. log_start: the first offset of the
+    log, 0 if it was not asked for. Offsets below it that are in none of the batches were deleted.
     """
 
     partition: UpstreamPartition
     token: RereadToken
-    batches: tuple[Batch, ...]
+    batches: tuple[RecordBatch, ...]
     complete: bool
     error: str = ""
     log_start: int = 0
@@ -211,9 +212,8 @@ class Reread:
 
 @dataclass(frozen=True, slots=True)
 class SourceDown:
-    """The upstream cluster cannot be used by anybody here, so nothing is stored there; the engine goes on trying by
-    itself. Told again when it is another problem than before. reason: in librdkafka's words; problem: of `CONNECTION`.
-    """
+    """The upstream cluster cannot be used from here, so nothing is stored there; the engine keeps trying. Reported
+    again when the problem changes. reason: in librdkafka's words. problem: one of `CONNECTION`."""
 
     reason: str
     problem: UpstreamProblem = UpstreamProblem.UNREACHABLE
@@ -226,9 +226,9 @@ class SourceUp:
 
 @dataclass(frozen=True, slots=True)
 class GroupDown:
-    """The cluster answers, and our group there refuses us: nothing will be assigned, and what is may be lost. Whether a
-    commit is stored, the coordinator says. The engine goes on trying; told again when it is another problem: FENCED,
-    ASSIGNOR, or NOT_AUTHORIZED, of the group."""
+    """The cluster answers, but the coordinator refuses this member of the group. Nothing will be assigned, and the
+    current assignment may be lost; the answers to commits say whether they are stored. The engine keeps trying.
+    Reported again when the problem changes: FENCED, ASSIGNOR, or NOT_AUTHORIZED for the group."""
 
     reason: str
     problem: UpstreamProblem
@@ -236,13 +236,13 @@ class GroupDown:
 
 @dataclass(frozen=True, slots=True)
 class GroupUp:
-    """Our group takes us (again)."""
+    """The group accepts this member (again)."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadingDown:
-    """Some partitions of what is subscribed to cannot be read, though the group works and stores commits. Told again
-    when it is another problem than before: UNREADABLE or NOT_AUTHORIZED, of a topic."""
+    """Some subscribed partitions cannot be read, though the group works and stores commits. Reported again when the
+    problem changes: UNREADABLE, or NOT_AUTHORIZED for a topic."""
 
     reason: str
     problem: UpstreamProblem = UpstreamProblem.UNREADABLE
@@ -250,15 +250,13 @@ class ReadingDown:
 
 @dataclass(frozen=True, slots=True)
 class ReadingUp:
-    """All that is assigned can be read (again)."""
+    """The event that all assigned partitions can be read (again)."""
 
 
 @dataclass(frozen=True, slots=True)
 class EngineFailed:
-    """The engine has a bug and does nothing any more, but for `close`; all it was assigned and was to do is void.
-
-    traceback: as text.
-    """
+    """The engine has a bug, and executes no command any more except `close`. Its assignment and all pending commands
+    are void. traceback: as text."""
 
     reason: str
     traceback: str
@@ -285,35 +283,36 @@ SingleEvent: TypeAlias = (
     | ReadingUp
     | EngineFailed
 )
-EngineEvent: TypeAlias = SingleEvent | Together
+EngineEvent: TypeAlias = SingleEvent | EventBatch
 
 
 class Engine(Protocol):
     """Commands to an upstream consumer. None of them blocks; all are called on the event loop's thread."""
 
     def subscribe(self, topics: frozenset[TopicName]) -> None:
-        """Consume these topics, the whole set; joins the upstream group at the first call."""
+        """Consumes these topics, which replace the earlier ones. Joins the upstream group at the first call."""
 
     def set_consuming(self, consuming: bool) -> None:
-        """Whether records may be received now. False stops asking for more; membership and commits go on, for which a
-        few more may have to come."""
+        """Sets whether the engine may receive records. False stops further fetches; membership and commits continue,
+        and may still bring a few records."""
 
     def pause(self, partitions: frozenset[UpstreamPartition]) -> None:
-        """Stop reading these; costs what was prefetched of them, so for long idleness only."""
+        """Pauses these partitions, and drops their prefetched records; for long idleness only."""
 
     def resume(self, partitions: frozenset[UpstreamPartition]) -> None:
-        """Read these again, from where they were paused."""
+        """Reads these partitions again, from where they were paused."""
 
     def commit(self, token: CommitToken, positions: Mapping[UpstreamPartition, CommitPosition]) -> None:
-        """Store these in the upstream group; `Committed` with this token tells how it ended, always."""
+        """Stores these positions in the upstream group. A `Committed` with this token always reports the outcome."""
 
     def reread(self, token: RereadToken, partition: UpstreamPartition, span: Span) -> None:
-        """Read a span of an assigned partition again, beside the normal reading; `Reread` events with this token bring
-        it."""
+        """Reads a span of an assigned partition again, beside the normal reading. `Reread` events with this token bring
+        the records."""
 
     def set_eager(self, eager: bool) -> None:
-        """True while something is un-acknowledged: commands are then looked at every 1-2 ms, else every 50 ms."""
+        """Sets how often the engine looks at its commands: every 1-2 ms if True, else every 50 ms. The pool sets True
+        while a delivered record is unacknowledged."""
 
     async def close(self, positions: Mapping[UpstreamPartition, CommitPosition]) -> Mapping[UpstreamPartition, int]:
-        """Commit these a last time, leave the upstream group, end the threads. Returns the errors as `Committed` has
-        them. No event is delivered afterwards."""
+        """Commits these positions a last time, leaves the upstream group, and ends the threads. Returns errors as in
+        `Committed`. No event is delivered afterwards."""

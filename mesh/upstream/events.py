@@ -1,4 +1,5 @@
-"""Events on their way from an engine's threads to the event loop, in order, with as few wake-ups as possible."""
+"""The channel of events from an engine's threads to the event loop. It keeps their order, and wakes the loop as rarely
+as possible."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ Event = TypeVar("Event")
 
 
 class EventChannel(Generic[Event]):
-    """Any thread puts events in; `deliver` is called with each of them on the event loop's thread."""
+    """A channel into which any thread puts events. `deliver` is called with each of them on the event loop's thread."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, deliver: Callable[[Event], None]) -> None:
         self._loop = loop
@@ -21,7 +22,7 @@ class EventChannel(Generic[Event]):
         self._closed = False
 
     def __len__(self) -> int:
-        """Events that were put in and not delivered."""
+        """Returns the number of events that were put in and not yet delivered."""
         return len(self._events)
 
     def put(self, event: Event) -> None:
@@ -29,12 +30,12 @@ class EventChannel(Generic[Event]):
             return
         self._events.append(event)
         if not self._woken:
-            # Set before the wake-up, cleared before the events are taken: an event is delivered by this wake-up or
-            # causes the next one.
+            # Set before the wake-up, cleared before the events are taken. So this wake-up delivers an event, or the
+            # event causes the next one.
             self._wake()
 
     def close(self) -> None:
-        """Deliver nothing more. On the event loop's thread."""
+        """Delivers nothing more. Called on the event loop's thread."""
         self._closed = True
         self._events.clear()
 
@@ -42,17 +43,17 @@ class EventChannel(Generic[Event]):
         self._woken = True
         try:
             self._loop.call_soon_threadsafe(self._drain)
-        except RuntimeError:  # the loop is closed: nobody is left to be told
+        except RuntimeError:  # the loop is closed: nobody is left to notify
             self.close()
 
     def _drain(self) -> None:
         self._woken = False
         for _ in range(len(self._events)):
-            if not self._events:  # closed by what was delivered
+            if not self._events:  # an event that was delivered closed the channel
                 return
             event = self._events.popleft()
             try:
                 self._deliver(event)
             except BaseException:
-                self._wake()  # the loop reports it; the events behind it are not to be forgotten
+                self._wake()  # the loop reports the exception; the later events must still be delivered
                 raise

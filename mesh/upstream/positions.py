@@ -1,9 +1,9 @@
-"""What a group has committed, for who is no member of it.
+"""The commits of a group, for a client that is not a member of it.
 
-librdkafka's admin client has one request for that, ListConsumerGroupOffsets, which must not be used: when the broker
-that it asks does not coordinate the group any more, or not yet, librdkafka looks for a new coordinator in the name of a
-consumer group that an admin client has none of, and the whole process ends with a segmentation fault (measured with
-2.16; confluentinc/librdkafka issue 5040). A consumer has one, also one that joins nothing.
+librdkafka's admin client has one request for that, ListConsumerGroupOffsets, which must not be used. When the broker
+that it asks does not coordinate the group any more, or not yet, librdkafka looks for a new coordinator through the
+client's consumer group. An admin client has none, and the whole process ends with a segmentation fault (measured with
+2.16; confluentinc/librdkafka issue 5040). A consumer has one, even if it joins nothing.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _ALWAYS: Properties = {
 def committed_positions(
     properties: Properties, partitions: Collection[UpstreamPartition], timeout: float
 ) -> dict[UpstreamPartition, int]:
-    """The next offsets that the group `group.id` of the properties has committed on their cluster; partitions without,
-    and those that may not be read, are left out. Without partitions, just whether the cluster answers.
+    """Returns the committed offsets of the group `group.id` in the properties. Leaves out partitions without a commit,
+    and those that the mesh may not read. Without partitions, it only checks that the cluster answers.
 
-    Waits for `timeout` seconds at most, and closes what it has opened: for a thread of its own. Raises KafkaException.
+    Call it in a thread: it blocks for up to `timeout` seconds, and closes its client. Raises KafkaException.
     """
     asked: dict[tuple[str, int], UpstreamPartition] = {(each.topic, each.partition): each for each in partitions}
     deadline = time.monotonic() + timeout

@@ -1,4 +1,4 @@
-"""The kinds of problem with an upstream cluster, as far as an operator does something else about each of them."""
+"""The kinds of problem with an upstream cluster, distinguished by the operator's remedy."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from confluent_kafka import KafkaError
 
 
 class UpstreamProblem(Enum):
-    """The values are labels of metrics, and stand in logs."""
+    """A kind of problem; the values are labels of metrics, and appear in logs."""
 
     UNREACHABLE = "unreachable"
     ADDRESS = "address"
@@ -24,6 +24,7 @@ class UpstreamProblem(Enum):
     ENGINE_FAILED = "engine_failed"
     NODE_WITHOUT_ADDRESS = "node_without_address"
     GROUP_ELSEWHERE = "group_elsewhere"
+    TOPIC_WIDTH = "topic_width"
 
 
 CONNECTION = frozenset(
@@ -35,9 +36,9 @@ CONNECTION = frozenset(
         UpstreamProblem.PROPERTIES,
     }
 )
-"""Those that are the same for everything that uses the cluster."""
+"""Problems that affect everything that uses the cluster."""
 OF_TOPICS = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION})
-"""Codes that are told by the catalog, which looks at all topics."""
+"""Error codes that need no report here, since the catalog checks all topics and reports them."""
 
 _BY_CODE = {
     KafkaError._ALL_BROKERS_DOWN: UpstreamProblem.UNREACHABLE,
@@ -56,24 +57,24 @@ _BY_CODE = {
 }
 _FENCED = KafkaError(KafkaError.FENCED_INSTANCE_ID).str()
 _VAGUE = "Local: "
-"""In texts of librdkafka that say no more than their codes."""
+"""The beginning of librdkafka's texts that say no more than their codes."""
 
 
 def problem_of(error: KafkaError) -> UpstreamProblem | None:
-    """What librdkafka complains about; None if it is nothing that keeps a cluster from being used."""
+    """Returns the problem behind an error of librdkafka; None if the error does not keep a cluster from being used."""
     if error.code() == KafkaError._FATAL and _FENCED in error.str():
-        return UpstreamProblem.FENCED  # librdkafka gives the code of what was fatal in words only
+        return UpstreamProblem.FENCED  # librdkafka names the code of a fatal error only in its text
     return _BY_CODE.get(error.code())
 
 
 def name_of(code: int) -> str:
-    """Of an error code of Kafka, or of librdkafka's own."""
+    """Returns the name of an error code of Kafka, or of librdkafka."""
     return str(KafkaError(code).name())
 
 
 class ProblemCause:
-    """Why a cluster cannot be used, out of several complaints: librdkafka follows up each exact one ("certificate
-    verify failed") with vague ones ("3/3 brokers are down")."""
+    """The cause of a problem with a cluster, chosen from several errors. librdkafka follows up each exact error
+    ("certificate verify failed") with vague ones ("3/3 brokers are down")."""
 
     __slots__ = ("problem", "reason")
 
@@ -88,7 +89,7 @@ class ProblemCause:
         self.reason = ""
 
     def add(self, problem: UpstreamProblem, reason: str, code: int | None = None) -> None:
-        """An exact cause stays, until `clear`; the newest of several exact ones."""
+        """Adds an error. An exact cause stays until `clear` or the next exact one."""
         is_vague = code in {KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT} or _VAGUE in reason
         is_better = self.problem is UpstreamProblem.UNREACHABLE and not is_vague
         if not self.reason or is_better or problem is not UpstreamProblem.UNREACHABLE:

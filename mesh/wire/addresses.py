@@ -1,7 +1,7 @@
-"""Answers of a broker with the addresses in them that clients are to be told.
+"""Replaces the addresses of brokers in their answers by those for clients.
 
-Metadata, FindCoordinator and DescribeCluster exist to say them. Produce and Fetch, ShareFetch and ShareAcknowledge name
-the new leader of a partition with its address where the client asked the wrong broker (KIP-951).
+Metadata, FindCoordinator and DescribeCluster answer with addresses. Produce, Fetch, ShareFetch and ShareAcknowledge
+contain the address of a partition's new leader if the client asked the wrong broker (KIP-951).
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ _FIRST_WITH_ADDRESSES: Final[Mapping[ApiKey, int]] = MappingProxyType(
 
 
 class NodeAddresses(Protocol):
-    """Where clients find the brokers of a cluster."""
+    """The addresses at which clients reach the brokers of a cluster."""
 
     def address_of(self, node: int, host: str, port: int) -> tuple[str, int] | None:
-        """What clients are told instead; None: clients cannot reach this node here."""
+        """Returns the address of a broker for clients; None if clients cannot reach it here."""
 
 
 class _Told(Unchanged):
-    """Entities of which only the addresses change."""
+    """A translation that changes only addresses."""
 
     __slots__ = ("_addresses",)
 
@@ -51,19 +51,19 @@ class _Told(Unchanged):
 
 
 def carries_addresses(api_key: ApiKey, version: int) -> bool:
-    """Whether the answer of this version has a place for addresses of brokers."""
+    """Returns True if the answer of this version has fields for addresses of brokers."""
     first = _FIRST_WITH_ADDRESSES.get(api_key)
     return first is not None and first <= version <= RELAYED_APIS[api_key].highest
 
 
 def with_addresses(api_key: ApiKey, version: int, answer: memoryview, addresses: NodeAddresses) -> list[Buffer]:
-    """The answer as clients are to have it, its length in front, in slices of what came where nothing has changed.
+    """Returns the answer for clients with its length in front, in slices of the original where nothing has changed.
 
-    answer: a whole response frame without its length, of a version that carries addresses.
+    answer: a whole response frame without its length, of a version with addresses.
 
-    A broker that clients cannot reach is left out; for such a coordinator FindCoordinator says
-    COORDINATOR_NOT_AVAILABLE. Controllers, which DescribeCluster may be asked for, are left as they are. Raises
-    ProtocolError; what is behind the addresses is not looked at.
+    A broker that clients cannot reach is left out. FindCoordinator reports such a coordinator as
+    COORDINATOR_NOT_AVAILABLE. Controllers, for which DescribeCluster may ask, stay as they are. Raises ProtocolError;
+    bytes after the addresses are not checked.
     """
     program, has_tags = _prepared(api_key, version)
     header = Spans(answer, INT32.size)
@@ -75,5 +75,5 @@ def with_addresses(api_key: ApiKey, version: int, answer: memoryview, addresses:
 
 @cache
 def _prepared(api_key: ApiKey, version: int) -> tuple[Program, bool]:
-    """What there is to do with the body, and whether there are tagged fields in front of it."""
+    """Returns the program for the body, and whether the response header has tagged fields."""
     return program_of_addresses(api_key, version), has_tagged_response_header(api_key, version)

@@ -1,4 +1,4 @@
-"""Answers that come in any order, and leave in the order of their requests. No IO, no clock."""
+"""Answers that become ready in any order, and are sent in the order of their requests. No IO, no clock."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ class Ticket:
     def __init__(self) -> None:
         self.has_come = False
         self.waiting: list[Buffer] = []
-        """What has come of it while those before it had not."""
+        """Parts of the answer that became ready before earlier answers were complete."""
 
 
 class AnswerQueue:
-    """The answers that one client waits for. The first of them may leave in parts; of others the parts wait."""
+    """The answers that one client waits for. The first one may be sent in parts; the parts of others wait."""
 
     __slots__ = ("_tickets",)
 
@@ -29,21 +29,22 @@ class AnswerQueue:
         self._tickets: Final[deque[Ticket]] = deque()
 
     def __len__(self) -> int:
-        """How many have not left as a whole."""
+        """The number of answers that have not been sent completely."""
         return len(self._tickets)
 
     def expect(self) -> Ticket:
-        """For the next request."""
+        """Returns a ticket for the answer to the next request."""
         ticket = Ticket()
         self._tickets.append(ticket)
         return ticket
 
     def is_next(self, ticket: Ticket) -> bool:
-        """Whether the parts of this answer leave as they come."""
+        """Returns True if parts of this answer may be sent as soon as they are ready."""
         return bool(self._tickets) and self._tickets[0] is ticket
 
     def add(self, ticket: Ticket, parts: Iterable[Buffer], *, is_last: bool) -> list[Buffer]:
-        """More of an answer, with its length in front. Returns what may leave now."""
+        """Adds parts of an answer, which has its length in front. Returns what may be sent now. is_last: whether the
+        answer is then complete."""
         ticket.waiting += parts
         ticket.has_come = is_last
         leaving: list[Buffer] = []
@@ -58,5 +59,5 @@ class AnswerQueue:
         return leaving
 
     def clear(self) -> None:
-        """Nobody waits for them any more."""
+        """Forgets all tickets."""
         self._tickets.clear()

@@ -1,20 +1,22 @@
-"""Changes Fetch and ShareFetch answers that are passed on before they have come whole: it hides brokers' addresses, and
-says nodes as a union of clusters calls them.
+"""Changes Fetch and ShareFetch answers while they pass through in chunks: hides the addresses of brokers, and turns
+node ids into those of a union.
 
-A broker that is no longer the leader of a partition says who is (KIP-951): in PartitionData a node id, and at the end
-of the answer, in NodeEndpoints, the address of that node. Behind a mesh that address is wrong. But when the end comes,
-the frame's length has left, so nothing may change its size. There one tagged field takes the place of all that remains,
-with a tag that no version knows. A client skips it (KIP-482), sees a leader without an address, and asks for Metadata.
+A broker that no longer leads a partition names the new leader (KIP-951): PartitionData has a node id, and
+NodeEndpoints, at the end of the answer, has the address of that node. Clients of a mesh cannot use that address. But
+when the end arrives, the frame's length has been sent, so no change may alter the size. So one tagged field, with a tag
+that no version knows, replaces all bytes that remain. A client skips it (KIP-482), sees a leader without an address,
+and asks for Metadata.
 
-* Fetch v16 to v18: NodeEndpoints is tag 0 of the answer, which has no other. Its tag becomes 127, and that is all that
-  changes. Should a broker send tags that no version has yet, they go into the same field: behind tag 127 they would not
-  ascend, as KIP-482 demands. Without NodeEndpoints they stay.
+* Fetch v16 to v18: NodeEndpoints is tag 0 of the answer, which has no other tags. Only its tag changes, to 127. If a
+  future broker sends further tags, they become contents of the same field: after tag 127 they would not be in ascending
+  order, as KIP-482 demands. Without NodeEndpoints all tags stay.
 * ShareFetch v1 and v2: NodeEndpoints is an array in front of the answer's tagged fields. An empty array, one tagged
-  field and its size are written over its first bytes; the rest of it, and the tags, are what is in that field.
+  field and its size overwrite its first bytes; the rest of the array and the answer's tags become the contents of that
+  field.
 
-A union has the leaf of a node in the upper bits of its id (`mesh.routing.node_ids`), where the id that its cluster gave
-it has none. So bits are put into two bytes of the preferred replica and of the new leader, in place and each by itself,
-in whatever chunk it stands; -1, no node, has them all and stays.
+A union puts the leaf of a node into the upper bits of its id (`mesh.routing.node_ids`), which are zero in the id of its
+cluster. So the walker sets bits in two bytes of the preferred replica and of the new leader, in place and in whichever
+chunk each byte arrives. The id -1, no node, has all bits set already and stays.
 
 The layouts are those of FetchResponse.json and ShareFetchResponse.json of Apache Kafka 4.4.
 """
@@ -35,11 +37,12 @@ from mesh.wire.writer import encode_unsigned_varint
 VERSIONS: Final[Mapping[ApiKey, range]] = MappingProxyType(
     {ApiKey.FETCH: range(16, 19), ApiKey.SHARE_FETCH: range(1, 3)}
 )
-"""The answers with records that have addresses. Those of Fetch below v16 have none."""
+"""The versions of answers with records that contain addresses. Fetch before v16 has none."""
 VERSIONS_WITH_NODES: Final[Mapping[ApiKey, range]] = MappingProxyType({ApiKey.FETCH: range(12, 19)})
-"""Those that are walked to change the ids of nodes. Below v11 there are none, and v11 has no compact lengths."""
+"""The versions of answers in which node ids can be changed. Fetch before v11 has none, and v11 has no compact
+lengths."""
 NODE_BITS: Final = 20
-"""Bits of a node id that a union leaves to the clusters."""
+"""The bits of a node id that a union leaves to its clusters."""
 
 _CORRELATION_ID: Final = 4
 _FETCH_START: Final = 10
@@ -50,11 +53,11 @@ _PREFERRED_REPLICA: Final = 4
 _ABORTED: Final = 16
 """producer_id, first_offset; tagged fields follow."""
 _FETCH_PARTITION: Final = _FETCH_PARTITION_START + 1 + _PREFERRED_REPLICA + 2
-"""The least that a partition has."""
+"""The fewest bytes of a partition."""
 _NODE_ENDPOINTS_TAG: Final = 0
 _FIRST_WITH_ENDPOINTS: Final = 16
 _FIRST_WITH_TOPIC_IDS: Final = 13
-_CURRENT_LEADER_TAG: Final = 1
+CURRENT_LEADER_TAG: Final = 1
 
 _SHARE_START: Final = 6
 """throttle_time_ms, error_code; error_message follows."""
@@ -62,59 +65,65 @@ _LOCK_TIMEOUT: Final = 4
 _SHARE_PARTITION_START: Final = 6
 """partition_index, error_code; error_message follows."""
 _ERROR_CODE: Final = 2
-_LEADER: Final = 8
+LEADER: Final = 8
 """leader_id, leader_epoch; tagged fields follow."""
 _ACQUIRED: Final = 18
 """first_offset, last_offset, delivery_count; tagged fields follow."""
-_SHARE_PARTITION: Final = _SHARE_PARTITION_START + 1 + _ERROR_CODE + 1 + _LEADER + 1 + 3
+_SHARE_PARTITION: Final = _SHARE_PARTITION_START + 1 + _ERROR_CODE + 1 + LEADER + 1 + 3
 _NODE_ID: Final = 4
 _PORT: Final = 4
 _NODE_ENDPOINT: Final = _NODE_ID + 1 + _PORT + 2
 
-_TOPIC_ID: Final = 16
+TOPIC_ID: Final = 16
+"""The bytes of a topic id."""
 _TOPIC: Final = 3
-"""The least that one has: an empty name, no partitions and no tagged fields."""
+"""The fewest bytes of a topic: an empty name, no partitions and no tagged fields."""
 
 _EMPTY_ARRAY: Final = b"\x01"
 _ONE_FIELD: Final = b"\x01"
 _UNKNOWN_TAGS: Final = (b"\x7f", b"\x80\x01")
-"""127, and 128 for the few sizes that no encoded size can make up with the first."""
+"""Tag 127, and tag 128 for the few sizes that tag 127 cannot produce."""
 
 _NOWHERE: Final = -1
 
 
 class AnswerWalker(ChunkWalker):
-    """Follows a Fetch or ShareFetch answer that streams, and hides the addresses at its end.
+    """Walks over a Fetch or ShareFetch answer that arrives in chunks, and hides the addresses at its end.
 
-    Records are neither copied nor looked at. Each length and count is checked against what is left of the frame. A
-    chunk is kept no longer than the call of `feed` that it was given to, except for a few bytes that are held back.
+    Records are neither copied nor read. Each length and count is checked against the rest of the frame. A chunk is kept
+    only during its call of `feed`, except for a few bytes that are held back.
 
-    is_done: the whole answer has been fed, and was whole.
+    is_done: whether the whole answer has been fed, and was complete.
     """
 
     __slots__ = ("_bits", "_held", "_held_from", "_patch", "_version", "_walk")
 
     def __init__(self, api_key: ApiKey, version: int, length: int, leaf: int = 0) -> None:
-        """length: bytes of the frame, which begins with the correlation id. leaf: what the ids of nodes get above
-        `NODE_BITS`. The version is one of `VERSIONS`; with a leaf, one of `VERSIONS_WITH_NODES`."""
-        if version not in (VERSIONS_WITH_NODES if leaf else VERSIONS).get(api_key, ()):
+        """length: the bytes of the frame, which begins with the correlation id. leaf: the number that node ids get
+        above `NODE_BITS`. The version must be one of `VERSIONS`; with a leaf, one of `VERSIONS_WITH_NODES`."""
+        if version not in self._walked(leaf).get(api_key, ()):
             raise ValueError(f"answers of {api_key.name} v{version} are not walked")
         super().__init__(length)
         self._version: Final = version
         self._bits: Final = (leaf << NODE_BITS).to_bytes(_NODE_ID, "big")[:2] if leaf else b""
         self._held_from = _NOWHERE
-        """Where in the chunk those bytes are that may have to be changed."""
+        """The position in the chunk at which bytes begin that may have to change."""
         self._held: Final = bytearray()
-        """Those of earlier chunks."""
+        """Such bytes from earlier chunks."""
         self._patch: bytes | None = None
-        """What takes their place, in the beginning; None until it is known."""
+        """The replacement for their beginning; None until it is known."""
         self._walk: Final = self._fetch() if api_key is ApiKey.FETCH else self._share_fetch()
 
-    def feed(self, chunk: memoryview) -> Sequence[Buffer]:
-        """What may be sent now that these bytes of the frame have come: slices of the chunk, some bytes held back.
+    @classmethod
+    def _walked(cls, leaf: int) -> Mapping[ApiKey, range]:
+        return VERSIONS_WITH_NODES if leaf else VERSIONS
 
-        chunk: the next bytes, of this frame only; addresses are patched in it, so it is writable. Raises ProtocolError
-        if it is not the answer that was announced; the walker is of no use then.
+    def feed(self, chunk: memoryview) -> Sequence[Buffer]:
+        """Takes a chunk of the frame, and returns the bytes to send now: slices of the chunk, and bytes held back
+        before.
+
+        chunk: the next bytes of this frame only. It must be writable, since addresses are overwritten in place. Raises
+        ProtocolError if the bytes are not an answer of this API and version; the walker cannot be used any more then.
         """
         size = len(chunk)
         self._expect(size)
@@ -125,7 +134,7 @@ class AnswerWalker(ChunkWalker):
         return (chunk,) if self._held_from == _NOWHERE else self._release(chunk)
 
     def _release(self, chunk: memoryview) -> Sequence[Buffer]:
-        """Patches what has to be changed, if all of it is there; else holds it back."""
+        """Returns the held bytes, with the patch if all bytes to patch are there; otherwise holds them back."""
         start, held, patch = self._held_from, self._held, self._patch
         if patch is None or len(held) + len(chunk) - start < len(patch):
             held += chunk[start:]
@@ -145,9 +154,8 @@ class AnswerWalker(ChunkWalker):
         yield from self._pass(_CORRELATION_ID)
         yield from self._tagged_fields()
         yield from self._pass(_FETCH_START)
-        has_topic_ids = self._version >= _FIRST_WITH_TOPIC_IDS
         for _ in range((yield from self._count(_TOPIC))):
-            yield from self._pass(_TOPIC_ID) if has_topic_ids else self._byte_string()
+            yield from self._topic()
             left = yield from self._count(_FETCH_PARTITION)
             while left:
                 left -= self._pass_usual_partitions(left)
@@ -164,10 +172,13 @@ class AnswerWalker(ChunkWalker):
             yield from self._tagged_fields()
         self._finish()
 
+    def _topic(self) -> Walk:
+        return self._pass(TOPIC_ID) if self._version >= _FIRST_WITH_TOPIC_IDS else self._byte_string()
+
     def _pass_usual_partitions(self, most: int) -> int:
-        """How many partitions it has passed: those in the chunk without aborted transactions and tagged fields, up to
-        the first other one. The records of the last may go on behind the chunk; its tagged fields are yet to come then.
-        """
+        """Passes partitions in the chunk that have no aborted transactions and no tagged fields, and stops at any
+        other. Returns their number. The records of the last one may continue after the chunk; its tagged fields are
+        read later then."""
         chunk, position, size, bits = self._chunk, self._position, len(self._chunk), self._bits
         passed = 0
         try:
@@ -183,7 +194,7 @@ class AnswerWalker(ChunkWalker):
                 if length > 0x7F:  # a varint of two bytes
                     at += 1
                     length += (chunk[at] - 1) << 7
-                    if length > 0x3FFF:  # or of three; those of four are rare
+                    if length > 0x3FFF:  # of three bytes; four are rare
                         at += 1
                         length += (chunk[at] - 1) << 14
                         if length > 0x1FFFFF:
@@ -198,7 +209,7 @@ class AnswerWalker(ChunkWalker):
                 position = at + 1
                 passed += 1
         except IndexError:
-            pass  # the chunk ends within the numbers of this partition
+            pass  # the chunk ends inside this partition's numbers
         self._position = position
         return passed
 
@@ -216,13 +227,13 @@ class AnswerWalker(ChunkWalker):
         for _ in range((yield from self._field_count())):
             tag = yield from self._varint()
             size = yield from self._varint()
-            if tag == _CURRENT_LEADER_TAG and size >= _NODE_ID:
+            if tag == CURRENT_LEADER_TAG and size >= _NODE_ID:
                 yield from self._node()
                 size -= _NODE_ID
             yield from self._pass(size)
 
     def _node(self) -> Walk:
-        """The id of a node, of which each byte may be in another chunk."""
+        """Changes the id of a node, whose bytes may be in different chunks."""
         for bits in self._bits:
             while self._position >= len(self._chunk):
                 self._affordable(1, 1)
@@ -232,7 +243,7 @@ class AnswerWalker(ChunkWalker):
         yield from self._pass(_NODE_ID - len(self._bits))
 
     def _fetch_end(self) -> Walk:
-        """The tagged fields of the answer. NodeEndpoints can only be the first of them."""
+        """Walks over the tagged fields of the answer. NodeEndpoints can only be the first one."""
         size = self._left()
         self._held_from = self._position
         count = yield from self._field_count()
@@ -255,7 +266,7 @@ class AnswerWalker(ChunkWalker):
         yield from self._byte_string()
         yield from self._pass(_LOCK_TIMEOUT)
         for _ in range((yield from self._count(_TOPIC))):
-            yield from self._pass(_TOPIC_ID)
+            yield from self._pass(TOPIC_ID)
             for _ in range((yield from self._count(_SHARE_PARTITION))):
                 yield from self._share_partition()
             yield from self._tagged_fields()
@@ -264,23 +275,23 @@ class AnswerWalker(ChunkWalker):
         self._finish()
 
     def _share_partition(self) -> Walk:
-        if not self._passes_usual_share_start():
+        if not self._pass_usual_share_start():
             yield from self._pass(_SHARE_PARTITION_START)
             yield from self._byte_string()
             yield from self._pass(_ERROR_CODE)
             yield from self._byte_string()
-            yield from self._pass(_LEADER)
+            yield from self._pass(LEADER)
             yield from self._tagged_fields()
         yield from self._byte_string()
         yield from self._array(_ACQUIRED)
         yield from self._tagged_fields()
 
-    def _passes_usual_share_start(self) -> bool:
-        """Passes what a partition has in front of its records, if it is in the chunk, and without messages of errors
-        and tagged fields; else nothing."""
+    def _pass_usual_share_start(self) -> bool:
+        """Passes the fields of a partition before its records, if they are all in the chunk, and have no error messages
+        and no tagged fields. Otherwise passes nothing, and returns False."""
         chunk, first_message = self._chunk, self._position + _SHARE_PARTITION_START
         second_message = first_message + 1 + _ERROR_CODE
-        tagged_fields = second_message + 1 + _LEADER
+        tagged_fields = second_message + 1 + LEADER
         if tagged_fields >= len(chunk) or chunk[first_message] > 1 or chunk[second_message] > 1 or chunk[tagged_fields]:
             return False
         self._position = tagged_fields + 1
@@ -300,7 +311,8 @@ class AnswerWalker(ChunkWalker):
 
 
 def _hidden(start: bytes, size: int) -> bytes:
-    """What makes of `size` bytes `start` and one field with a tag that nobody knows, if written over the first."""
+    """Returns the bytes that overwrite the beginning of `size` bytes, so that these become `start` and one field with
+    an unknown tag."""
     for tag in _UNKNOWN_TAGS:
         for width in range(1, MAX_VARINT_BYTES + 1):
             content = size - len(start) - len(tag) - width

@@ -1,4 +1,4 @@
-"""A broker's answer to ApiVersions, with no more in it than is served here."""
+"""Limits a broker's answer to ApiVersions to the APIs that the mesh serves."""
 
 from __future__ import annotations
 
@@ -11,16 +11,22 @@ from mesh.wire.errors import ErrorCode
 from mesh.wire.messages import Buffer
 from mesh.wire.reader import INT32
 from mesh.wire.spans import Spans, encoded_count
+from mesh.wire.transaction_levels import SECOND_PROTOCOL, TRANSACTIONS
 
 Raise: TypeAlias = Callable[[Mapping[int, tuple[int, int]]], Mapping[int, tuple[int, int]]]
-"""The lowest and the highest version of APIs that are served, by those that a broker serves."""
+"""Returns the versions that the mesh can serve by API key, from the versions of the broker."""
 
 _RANGE: Final = Struct(">hh")
 _ENTRY: Final = Struct(">hhh")
+_THROTTLE_TIME: Final = 4
+_FINALIZED: Final = 2
+"""The tag of the finalized features."""
+_LEVELS: Final = Struct(">hh")
+"""The highest and the lowest level of a feature, in this order."""
 
 
 class _Entry(NamedTuple):
-    """An API in the answer: its key, the versions, and where all of it begins and ends."""
+    """An API in the answer: its key, its versions, and the beginning and end of its entry."""
 
     api_key: int
     lowest: int
@@ -30,10 +36,10 @@ class _Entry(NamedTuple):
 
 
 class _Answer:
-    """A response frame without its length, and where in it the array of APIs stands.
+    """An ApiVersions response frame without its length, read up to the array of APIs.
 
-    Its header has no tagged fields in any version (KIP-511), and a broker that does not know the version that was asked
-    for answers in that of v0.
+    Its header has no tagged fields in any version (KIP-511). A broker that does not know the requested version answers
+    in v0.
     """
 
     def __init__(self, version: int, answer: memoryview) -> None:
@@ -45,7 +51,7 @@ class _Answer:
         self.entries_start: Final = self.spans.position
 
     def entries(self) -> Iterator[_Entry]:
-        """To be taken once, all of them."""
+        """Yields the entries of the array. Must be read completely, and only once."""
         spans = self.spans
         for _ in range(self.count):
             start = spans.position
@@ -59,10 +65,13 @@ class _Answer:
 def limited(
     version: int, answer: memoryview, served: Mapping[ApiKey, tuple[int, int]], raise_versions: Raise | None = None
 ) -> list[Buffer]:
-    """The answer with its length in front, and in it only versions that are served too; all else as it came.
+    """Returns the answer with its length in front, limited to versions that the mesh also serves. Level 2 of
+    transactions is kept only if all of its versions are served, because clients with a feature do not check versions.
+    Everything else is unchanged.
 
-    version: that of the request. answer: a whole response frame without its length. raise_versions: what is served
-    besides, by what the broker serves; APIs that it does not list come last. Raises ProtocolError.
+    version: the version of the request. answer: a whole response frame without its length. raise_versions: returns
+    additional versions, given those of the broker; APIs that the broker does not list are appended. Raises
+    ProtocolError.
     """
     read = _Answer(version, answer)
     left_out = 0
@@ -84,7 +93,27 @@ def limited(
         tags = b"\0" if read.is_flexible else b""
         end = entries[-1].end
         read.spans.replace(end, end, b"".join(_ENTRY.pack(*each) + tags for each in added))
+    if read.is_flexible and any(key in served and served[key][1] < first for key, first in SECOND_PROTOCOL.items()):
+        _lower_transactions(read.spans)
     if count := len(added) - left_out:
         read.spans.insert(0, read.start, read.entries_start, encoded_count(read.count + count, read.is_flexible))
     pieces = read.spans.pieces()
     return [INT32.pack(sum(map(len, pieces))), *pieces]
+
+
+def _lower_transactions(spans: Spans) -> None:
+    """Limits the transaction feature to level 1. Must be called after the APIs have been read."""
+    spans.skip(_THROTTLE_TIME)
+    for _ in range(spans.tag_count()):
+        tag, size = spans.unsigned_varint(), spans.unsigned_varint()
+        if tag != _FINALIZED:
+            spans.skip(size)
+            continue
+        for _ in range(spans.count(_LEVELS.size + 2, True)):
+            name = spans.text(max(spans.compact_length(), 0))
+            start = spans.position
+            spans.skip(_LEVELS.size)
+            if name == TRANSACTIONS:
+                levels = (min(each, 1) for each in _LEVELS.unpack_from(spans.frame, start))
+                spans.replace(start, spans.position, _LEVELS.pack(*levels))
+            spans.skip_tagged_fields()

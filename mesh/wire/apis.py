@@ -1,10 +1,10 @@
-"""The APIs of Kafka: their keys, versions and headers, and which of them this layer can read and write.
+"""Kafka's APIs: their keys, versions and headers, and the versions that this package can decode and encode.
 
-A request header is api_key, api_version, correlation_id, client_id; from the first flexible version of an API on
-(KIP-482) tagged fields follow. A response header is the correlation id, and tagged fields in flexible versions, except
-that of ApiVersions, which a client must be able to read before it knows any version (KIP-511).
+A request header contains api_key, api_version, correlation_id and client_id; in flexible versions (KIP-482) tagged
+fields follow. A response header contains the correlation id, and in flexible versions tagged fields. The response
+header of ApiVersions has none, because a client must be able to read it before it knows any version (KIP-511).
 
-The header of a request can be read for every known API, its body only for those in `APIS`.
+The header of a request can be read for every known API, its body only for the APIs in `APIS`.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from typing import Final, NamedTuple
 class ApiKey(IntEnum):
     """A Kafka API, by its key.
 
-    4 to 7 are not here: they were requests between brokers and ZooKeeper's controller, and Kafka 4 has no version of
-    them.
+    Keys 4 to 7 are missing: they were requests between brokers and the controller with ZooKeeper, and Kafka 4 has no
+    version of them.
     """
 
     PRODUCE = 0
@@ -116,15 +116,15 @@ class ApiKey(IntEnum):
 
 
 class Versions(NamedTuple):
-    """The versions of one API, both ends included, and the first one in the flexible encoding: the one behind the
-    highest where none is flexible."""
+    """The lowest and highest version of one API, and its first version in the flexible encoding: the version after the
+    highest if none is flexible."""
 
     lowest: int
     highest: int
     first_flexible: int
 
     def all(self) -> range:
-        """Every version, lowest first."""
+        """Returns all versions, lowest first."""
         return range(self.lowest, self.highest + 1)
 
 
@@ -223,10 +223,11 @@ KNOWN_APIS: Final[Mapping[ApiKey, Versions]] = MappingProxyType(
         ApiKey.UNREGISTER_CONTROLLER: Versions(0, 0, 0),
     }
 )
-"""Every API of Apache Kafka 4.4, of brokers and of controllers (clients/src/main/resources/common/message).
+"""All APIs of Apache Kafka 4.4, of brokers and of controllers (clients/src/main/resources/common/message).
 
-The highest version of InitProducerId is not stable: brokers serve it with unstable.api.versions.enable only. Brokers
-advertise Produce from v0 on, for librdkafka, although they serve it from v3 on (KAFKA-18659)."""
+The highest version of InitProducerId is not stable: brokers serve it only with unstable.api.versions.enable. Brokers
+advertise Produce from v0 for librdkafka, but serve it from v3 (KAFKA-18659).
+"""
 
 APIS: Final[Mapping[ApiKey, Versions]] = MappingProxyType(
     {
@@ -247,30 +248,35 @@ APIS: Final[Mapping[ApiKey, Versions]] = MappingProxyType(
             (ApiKey.LIST_GROUPS, 0, 5),
             (ApiKey.SASL_HANDSHAKE, 0, 1),
             (ApiKey.API_VERSIONS, 0, 4),
+            (ApiKey.DESCRIBE_CONFIGS, 1, 4),
             (ApiKey.SASL_AUTHENTICATE, 0, 2),
             (ApiKey.DELETE_GROUPS, 0, 2),
+            (ApiKey.INCREMENTAL_ALTER_CONFIGS, 0, 1),
             (ApiKey.OFFSET_DELETE, 0, 0),
             (ApiKey.DESCRIBE_CLUSTER, 0, 2),
             (ApiKey.CONSUMER_GROUP_HEARTBEAT, 0, 1),
             (ApiKey.CONSUMER_GROUP_DESCRIBE, 0, 1),
+            (ApiKey.LIST_CONFIG_RESOURCES, 0, 1),
             (ApiKey.SHARE_GROUP_HEARTBEAT, 1, 1),
             (ApiKey.SHARE_GROUP_DESCRIBE, 1, 1),
             (ApiKey.SHARE_FETCH, 1, 2),
             (ApiKey.SHARE_ACKNOWLEDGE, 1, 2),
             (ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, 0, 1),
             (ApiKey.ALTER_SHARE_GROUP_OFFSETS, 0, 0),
+            (ApiKey.DELETE_SHARE_GROUP_OFFSETS, 0, 0),
         )
     }
 )
-"""What can be read and written as messages. What is served may be less: see `ServerConnection`."""
+"""The APIs and versions that can be decoded and encoded as messages. A listener may serve fewer: see
+`ServerConnection`."""
 
 
 def is_flexible(api_key: ApiKey, version: int) -> bool:
-    """Whether this version has compact lengths and tagged fields, in its body and in its request header, which is then
-    v2 and not v1."""
+    """Returns True if this version has compact lengths and tagged fields in its body, and a request header v2 instead
+    of v1."""
     return version >= KNOWN_APIS[api_key].first_flexible
 
 
 def has_tagged_response_header(api_key: ApiKey, version: int) -> bool:
-    """Whether the response header is v1, which ends with tagged fields, and not v0."""
+    """Returns True if the response header is v1, which ends with tagged fields, and not v0."""
     return api_key is not ApiKey.API_VERSIONS and is_flexible(api_key, version)

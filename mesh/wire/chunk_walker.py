@@ -1,7 +1,7 @@
-"""Goes forward through a frame that comes in chunks, without keeping any: Kafka's compact types, passed over.
+"""Walks forward through a frame that arrives in chunks, without keeping them: skips Kafka's compact types.
 
-Each length and count is checked against what is left of the frame, and no memory is taken for any. Bytes that are
-passed need not be there: what is behind the chunk of them is counted down.
+Each length and count is checked against the rest of the frame, and none allocates memory. Bytes to skip need not have
+arrived: those after the chunk are only counted.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from mesh.wire.errors import ProtocolError
 from mesh.wire.reader import MAX_VARINT_BYTES
 
 Walk: TypeAlias = Generator[None, None, None]
-"""Goes on until the chunk has been walked over, and again with each further one."""
+"""A generator that runs to the end of the chunk, and continues with the next one."""
 WalkToNumber: TypeAlias = Generator[None, None, int]
 
 _NOTHING: Final = memoryview(b"")
@@ -21,12 +21,13 @@ _MAX_UINT32: Final = 2**32 - 1
 
 
 class ChunkWalker:
-    """What the walkers over frames of one kind have in common; every step raises ProtocolError where it does not fit.
+    """The common base of the walkers over one kind of frame. Every step raises ProtocolError if the bytes do not fit.
 
-    length: bytes of the frame, the four of its length not counted. is_done: all of it has come, and it was whole.
+    length: the bytes of the frame after its length field. is_done: whether the whole frame has arrived, and was
+    complete.
 
-    A step is a generator, which yields where the chunk ends. None keeps the chunk in a variable over a yield: a buffer
-    is free when nobody refers to it.
+    A step is a generator that yields where the chunk ends. No step keeps the chunk in a variable over a yield, because
+    a buffer is reused once nothing refers to it.
     """
 
     __slots__ = ("_behind", "_chunk", "_length", "_position", "_skip", "is_done")
@@ -35,15 +36,15 @@ class ChunkWalker:
         self.is_done = False
         self._length: Final = length
         self._behind = length
-        """Bytes of the frame behind the chunk."""
+        """The bytes of the frame after the chunk."""
         self._chunk = _NOTHING
         self._position = 0
-        """Of the next byte, in the chunk."""
+        """The position of the next byte in the chunk."""
         self._skip = 0
-        """Bytes at the beginning of the next chunks that are passed."""
+        """The bytes to skip at the beginning of the next chunks."""
 
     def _expect(self, size: int) -> None:
-        """So many bytes of the frame have come. Call it before `_walk_over`."""
+        """Counts received bytes of the frame. Must be called before `_walk_over`."""
         if size > self._behind:
             raise ValueError(f"{size} bytes, and {self._behind} are left of the frame")
         self._behind -= size
@@ -57,7 +58,7 @@ class ChunkWalker:
             self._chunk = _NOTHING
 
     def _array(self, element_size: int) -> Walk:
-        """A compact array whose elements have a fixed size and tagged fields."""
+        """Skips a compact array whose elements have a fixed size and tagged fields."""
         left = yield from self._count(element_size + 1)
         while left:
             left -= self._pass_usual_elements(element_size, left)
@@ -67,7 +68,8 @@ class ChunkWalker:
                 yield from self._tagged_fields()
 
     def _pass_usual_elements(self, element_size: int, most: int) -> int:
-        """How many elements it has passed: those without tagged fields, whole in the chunk, up to the first other."""
+        """Passes elements that are completely in the chunk and have no tagged fields, and stops at any other. Returns
+        their number."""
         chunk, last = self._chunk, self._position + element_size
         passed = 0
         while passed < most and last < len(chunk) and not chunk[last]:
@@ -77,12 +79,12 @@ class ChunkWalker:
         return passed
 
     def _byte_string(self) -> Walk:
-        """Compact bytes, records or a string; null is as long as empty."""
+        """Skips compact bytes, records or a string; null counts as empty."""
         yield from self._pass((yield from self._count(1)))
 
     def _tagged_fields(self) -> Walk:
         if self._position < len(self._chunk) and not self._chunk[self._position]:
-            self._position += 1  # there are hardly ever any
+            self._position += 1  # tagged fields are rare
             return
         for _ in range((yield from self._field_count())):
             yield from self._varint()
@@ -92,7 +94,7 @@ class ChunkWalker:
         return self._affordable((yield from self._varint()), 2)
 
     def _count(self, element_size: int) -> WalkToNumber:
-        """The length of a compact array whose elements have at least so many bytes each."""
+        """Reads the length of a compact array. element_size: the fewest bytes of an element."""
         return self._affordable(max((yield from self._varint()) - 1, 0), element_size)
 
     def _varint(self) -> WalkToNumber:

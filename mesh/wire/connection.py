@@ -1,7 +1,7 @@
 """The server side of one connection: bytes in, requests out; responses in, bytes out. No IO.
 
-Answers leave strictly in the order of the requests: one that is given early waits for those before it. After a
-ProtocolError the connection is to be closed; what it has still to send does not matter any more.
+Answers are sent in the order of the requests: an early answer waits for those before it. After a ProtocolError the
+connection should be closed; unsent data can be dropped then.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from typing import Final
 from mesh.wire.apis import KNOWN_APIS, ApiKey, has_tagged_response_header, is_flexible
 from mesh.wire.decoder import decode_request
 from mesh.wire.encoder import encode_response
-from mesh.wire.errors import ErrorCode, ProtocolError
+from mesh.wire.errors import ProtocolError
 from mesh.wire.frames import MAX_REQUEST_BYTES, FrameSplitter
-from mesh.wire.messages import ApiVersion, ApiVersionsResponse, Buffer, RequestMessage, ResponseMessage
+from mesh.wire.messages import Buffer, RequestMessage, ResponseMessage
 from mesh.wire.reader import Cursor
 
 LARGEST_KEPT: Final = 16 * 1024
-"""Bytes of a Fetch that is remembered; some hundred partitions."""
+"""The largest Fetch body that is remembered, in bytes: some hundred partitions."""
 _REQUEST_START: Final = Struct(">hhi")
 _RESPONSE_START: Final = Struct(">ii")
 _RESPONSE_START_TAGGED: Final = Struct(">iib")
 
 
 class LastFetch:
-    """The last Fetch of a connection: a client that waits for records asks the same again and again, and there are many
-    that wait. A tenth of what a parked Fetch costs is to decode it."""
+    """Remembers the last Fetch of a connection in decoded form. A client that waits for records repeats the same Fetch,
+    and many clients wait; decoding is a tenth of the cost of a parked Fetch."""
 
     __slots__ = ("_content", "_message", "_version")
 
@@ -39,7 +39,7 @@ class LastFetch:
         self._message: RequestMessage | None = None
 
     def decode(self, version: int, frame: bytes, body: int) -> RequestMessage:
-        """Raises ProtocolError."""
+        """Returns a decoded Fetch. Raises ProtocolError."""
         content = frame[body:]
         if self._message is not None and version == self._version and content == self._content:
             return self._message
@@ -49,13 +49,24 @@ class LastFetch:
         return message
 
 
-class Request:
-    """One request, its body undecoded; also the ticket under which its answer is given. Compared by identity.
+class FramedRequest:
+    """A request with an undecoded body. It also identifies the answer. Compared by identity.
 
-    frame: all of it as it came, without its length.
+    frame: the whole request as received, without its length. is_version_unknown: true for an ApiVersions in a version
+    that is not served; its api_version is 0, in which it is answered.
     """
 
-    __slots__ = ("_answer", "_body", "_last_fetch", "api_key", "api_version", "client_id", "correlation_id", "frame")
+    __slots__ = (
+        "_answer",
+        "_body",
+        "_last_fetch",
+        "api_key",
+        "api_version",
+        "client_id",
+        "correlation_id",
+        "frame",
+        "is_version_unknown",
+    )
 
     def __init__(
         self,
@@ -66,13 +77,15 @@ class Request:
         frame: bytes,
         body: int,
         last_fetch: LastFetch | None = None,
+        is_version_unknown: bool = False,
     ) -> None:
-        """body: where in the frame the header ends. last_fetch: of its connection."""
+        """body: the position in the frame at which the header ends. last_fetch: the last Fetch of the connection."""
         self.api_key: Final = api_key
         self.api_version: Final = api_version
         self.correlation_id: Final = correlation_id
         self.client_id: Final = client_id
         self.frame: Final = frame
+        self.is_version_unknown: Final = is_version_unknown
         self._body: Final = body
         self._last_fetch: Final = last_fetch
         self._answer: list[Buffer] | None = None
@@ -82,22 +95,23 @@ class Request:
 
     @property
     def body(self) -> memoryview:
-        """What is behind the header, undecoded and not copied; also what may be behind the body itself."""
+        """The bytes after the header, undecoded and not copied, including any trailing bytes."""
         return memoryview(self.frame)[self._body :]
 
     def decode(self) -> RequestMessage:
-        """The body, in a version of `mesh.wire.apis.APIS`; what is behind it is ignored. Raises ProtocolError."""
+        """Returns the decoded body, in a version of `mesh.wire.apis.APIS`; ignores trailing bytes. Raises
+        ProtocolError."""
         if self.api_key is ApiKey.FETCH and self._last_fetch is not None:
             return self._last_fetch.decode(self.api_version, self.frame, self._body)
         return decode_request(self.api_key, self.api_version, Cursor(self.frame, self._body))
 
 
 class ServerConnection:
-    """One downstream connection.
+    """The server side of the connection of one client.
 
-    served: the lowest and the highest version of each API that is served here, whether its bodies can be decoded or
-        not. ApiVersions in any other version is answered at once, with UNSUPPORTED_VERSION and this table in a v0 body
-        (KIP-511); other APIs and versions are a ProtocolError.
+    served: the lowest and highest version of each API that is served here, whether its bodies can be decoded or not.
+    ApiVersions in any other version becomes a request of v0 that says so (KIP-511). Other APIs and versions are a
+    ProtocolError.
     """
 
     __slots__ = (
@@ -105,33 +119,29 @@ class ServerConnection:
         "_frames",
         "_last_fetch",
         "_pending",
-        "_refusal",
         "_served",
         "_to_send",
         "_unanswered",
-        "refused_versions",
     )
 
     def __init__(self, served: Mapping[ApiKey, tuple[int, int]], limit: int = MAX_REQUEST_BYTES) -> None:
-        self._served, self._refusal = _what_is_served(tuple(served.items()))
+        self._served: Final = _versions_by_key(tuple(served.items()))
         self._frames: Final = FrameSplitter(limit)
         self._last_fetch: Final = LastFetch()
         self._empty: tuple[ResponseMessage | None, int, list[Buffer]] = (None, 0, [])
-        """The last answer to a Fetch without records, its version and its bytes."""
-        self._pending: Final[deque[Request]] = deque()
+        """The last answer to a Fetch that had no records, its version and its bytes."""
+        self._pending: Final[deque[FramedRequest]] = deque()
         self._to_send: list[Buffer] = []
         self._unanswered = 0
-        self.refused_versions = 0
-        """How many requests were answered here, for their version of ApiVersions is not known."""
 
     @property
     def pending(self) -> int:
-        """How many requests have been received and are still to be answered."""
+        """The number of received requests that are not answered yet."""
         return self._unanswered
 
     @property
     def held(self) -> int:
-        """How many requests are kept: still to be answered, or answered while one before them is not."""
+        """The number of requests that are kept: not answered yet, or answered while an earlier one is not."""
         return len(self._pending)
 
     @property
@@ -139,21 +149,20 @@ class ServerConnection:
         return self._frames.is_unfinished
 
     @property
-    def oldest(self) -> Request | None:
-        """The unanswered request that everything behind it waits for."""
+    def oldest(self) -> FramedRequest | None:
+        """The first unanswered request, for which all later answers wait."""
         return self._pending[0] if self._pending else None
 
     def limit_frames(self, limit: int) -> None:
-        """The largest request from now on, in bytes: less before it is known who sends it."""
+        """Limits the size of later requests, in bytes. The limit is lower until the client is authenticated."""
         self._frames.limit = limit
 
-    def receive_data(self, data: Buffer) -> list[Request]:
-        """The requests that these bytes complete, in order. Raises ProtocolError."""
-        received = [self._receive_frame(frame) for frame in self._frames.receive_data(data)]
-        return [request for request in received if request is not None]
+    def receive_data(self, data: Buffer) -> list[FramedRequest]:
+        """Returns the requests that these bytes complete, in order. Raises ProtocolError."""
+        return [self._receive_frame(frame) for frame in self._frames.receive_data(data)]
 
-    def answer(self, request: Request, response: ResponseMessage) -> None:
-        """Raises ValueError for a value that this version has no room for, and for a second answer."""
+    def answer(self, request: FramedRequest, response: ResponseMessage) -> None:
+        """Answers a request. Raises ValueError for a value that this version cannot encode, and for a second answer."""
         known, version, body = self._empty
         if response is not known or request.api_version != version:
             body = encode_response(request.api_key, request.api_version, response)
@@ -161,8 +170,8 @@ class ServerConnection:
                 self._empty = response, request.api_version, body
         self.answer_raw(request, body)
 
-    def answer_raw(self, request: Request, body: Iterable[Buffer]) -> None:
-        """Answers with a body that is already encoded; its buffers are passed on as they are."""
+    def answer_raw(self, request: FramedRequest, body: Iterable[Buffer]) -> None:
+        """Answers with a body that is already encoded; its buffers are passed on without a copy."""
         body = list(body)
         length = sum(map(len, body)) + _RESPONSE_START.size - 4
         if has_tagged_response_header(request.api_key, request.api_version):
@@ -172,21 +181,22 @@ class ServerConnection:
         self._settle(request, [start, *body])
         self._release()
 
-    def no_response(self, request: Request) -> None:
-        """Leaves a request unanswered for good, as a broker does with a Produce without acks: nothing waits for it.
+    def no_response(self, request: FramedRequest) -> None:
+        """Leaves a request without an answer, like a broker after a Produce with acks=0. Later answers do not wait for
+        it.
 
-        Raises ValueError for one that has been answered.
+        Raises ValueError for a request that has been answered.
         """
         self._settle(request, [])
         self._pending.remove(request)
         self._release()
 
     def data_to_send(self) -> list[Buffer]:
-        """What may leave now; each buffer is handed out once."""
+        """Returns the buffers to send now; each is returned once."""
         to_send, self._to_send = self._to_send, []
         return to_send
 
-    def _receive_frame(self, frame: bytes) -> Request | None:
+    def _receive_frame(self, frame: bytes) -> FramedRequest:
         cursor = Cursor(frame)
         key, version, correlation_id = cursor.unpack(_REQUEST_START)
         if key not in self._served:
@@ -196,35 +206,30 @@ class ServerConnection:
         if not lowest <= version <= highest:
             if api_key is not ApiKey.API_VERSIONS:
                 raise ProtocolError("unsupported_version", f"{api_key.name} v{version} is not in v{lowest}-{highest}")
-            # Neither header nor body of a version that we do not know can be read, only what all of them begin with.
-            self._refuse_version(self._enqueue(Request(api_key, 0, correlation_id, None, b"", 0)))
-            return None
+            # The header and body of an unknown version cannot be read, only the fields with which all versions begin.
+            return self._enqueue(FramedRequest(api_key, 0, correlation_id, None, b"", 0, is_version_unknown=True))
         client_id = cursor.nullable_string()
         if is_flexible(api_key, version):
             cursor.skip_tagged_fields()
         return self._enqueue(
-            Request(api_key, version, correlation_id, client_id, frame, cursor.position, self._last_fetch)
+            FramedRequest(api_key, version, correlation_id, client_id, frame, cursor.position, self._last_fetch)
         )
 
-    def _enqueue(self, request: Request) -> Request:
+    def _enqueue(self, request: FramedRequest) -> FramedRequest:
         self._pending.append(request)
         self._unanswered += 1
         return request
 
-    def _refuse_version(self, request: Request) -> None:
-        self.refused_versions += 1
-        self.answer_raw(request, list(self._refusal))
-
-    def _settle(self, request: Request, answer: list[Buffer]) -> None:
+    def _settle(self, request: FramedRequest, answer: list[Buffer]) -> None:
         if request._answer is not None:
             raise ValueError(f"{request} has been answered, or left unanswered")
         request._answer = answer
         self._unanswered -= 1
 
     def _release(self) -> None:
-        """Lets out what waits for no answer before it any more."""
+        """Releases answers that no longer wait for earlier ones."""
         while self._pending and (ready := self._pending[0]._answer) is not None:
-            # Whoever keeps the request must not keep its record buffers: they are used again once they have left.
+            # A caller may keep the request, but not the record buffers of its answer: they are reused after sending.
             self._pending.popleft()._answer = []
             self._to_send += ready
 
@@ -234,17 +239,10 @@ def _not_served(key: int) -> str:
 
 
 @lru_cache(maxsize=16)
-def _what_is_served(
-    served: tuple[tuple[ApiKey, tuple[int, int]], ...],
-) -> tuple[Mapping[int, tuple[int, int]], tuple[Buffer, ...]]:
-    """For all connections of a listener: its versions by number, and the answer to an ApiVersions of another one,
-    which says in which to ask again (KIP-511). franz-go takes a longer list for all that is served."""
+def _versions_by_key(served: tuple[tuple[ApiKey, tuple[int, int]], ...]) -> Mapping[int, tuple[int, int]]:
+    """Returns the versions of a listener by API key: the same for all its connections."""
     for api_key, (lowest, highest) in served:
         known = KNOWN_APIS[api_key]
         if not known.lowest <= lowest <= highest <= known.highest:
             raise ValueError(f"{api_key.name} v{lowest}-{highest} cannot be served: {known}")
-    own = ((key, each) for key, each in served if key is ApiKey.API_VERSIONS)
-    keys = tuple(ApiVersion(api_key=int(key), min_version=low, max_version=high) for key, (low, high) in own)
-    response = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=keys)
-    refusal = encode_response(ApiKey.API_VERSIONS, 0, response)
-    return {int(api_key): versions for api_key, versions in served}, tuple(refusal)
+    return {int(api_key): versions for api_key, versions in served}

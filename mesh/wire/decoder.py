@@ -1,13 +1,15 @@
-"""Reads the requests of peers into messages: tables, one per API and version, built once from kio's field metadata.
+"""Decodes the requests of peers into messages, by tables for each API and version that are built from kio's field
+metadata.
 
-A field that our message lacks is read and dropped. A table that cannot be built, because a message has a field that no
-version has or lacks a default that some version needs, is an error when this module is imported.
+A field that our message lacks is read and dropped. A table is built when it is first needed, which takes some
+milliseconds: building all of them would be a third of the start of a process. `check` builds all of them for the tests.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -22,13 +24,17 @@ from mesh.wire.messages import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupHeartbeatRequest,
     DeleteGroupsRequest,
+    DeleteShareGroupOffsetsRequest,
     DescribeClusterRequest,
+    DescribeConfigsRequest,
     DescribeGroupsRequest,
     DescribeShareGroupOffsetsRequest,
     FindCoordinatorRequest,
     HeartbeatRequest,
+    IncrementalAlterConfigsRequest,
     JoinGroupRequest,
     LeaveGroupRequest,
+    ListConfigResourcesRequest,
     ListGroupsRequest,
     ListOffsetsRequest,
     MetadataRequest,
@@ -76,15 +82,19 @@ _REQUESTS: Final[Mapping[ApiKey, type]] = MappingProxyType(
         ApiKey.SHARE_GROUP_DESCRIBE: ShareGroupDescribeRequest,
         ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: DescribeShareGroupOffsetsRequest,
         ApiKey.ALTER_SHARE_GROUP_OFFSETS: AlterShareGroupOffsetsRequest,
+        ApiKey.DELETE_SHARE_GROUP_OFFSETS: DeleteShareGroupOffsetsRequest,
+        ApiKey.DESCRIBE_CONFIGS: DescribeConfigsRequest,
+        ApiKey.INCREMENTAL_ALTER_CONFIGS: IncrementalAlterConfigsRequest,
+        ApiKey.LIST_CONFIG_RESOURCES: ListConfigResourcesRequest,
     }
 )
 
 
 def decode_request(api_key: ApiKey, version: int, cursor: Cursor) -> RequestMessage:
-    """The request body at the cursor, in a version of `APIS`. Raises ProtocolError.
+    """Decodes the request body at the cursor, in a version of `APIS`. Raises ProtocolError.
 
-    Whatever is behind it is not looked at, as by a broker: librdkafka's question for all topics (2.16, Metadata v9 and
-    above) has three bytes too many, a count of zero in four bytes where the first of them says it all.
+    Trailing bytes are ignored, as by a broker. In a Metadata request for all topics, v9 and above, librdkafka (2.16)
+    sends three bytes too many: a count of zero in four bytes instead of one.
     """
     match api_key:
         case ApiKey.FETCH:
@@ -93,12 +103,12 @@ def decode_request(api_key: ApiKey, version: int, cursor: Cursor) -> RequestMess
             return decode_share_fetch_request(cursor, version)
         case ApiKey.SHARE_ACKNOWLEDGE:
             return decode_share_acknowledge_request(cursor, version)
-    table = _TABLES[api_key, version]
+    table = _table(api_key, version)
     return table.convert(table.read(cursor))
 
 
 class _Reader(NamedTuple):
-    """minimal_size: the fewest bytes that the value can have, in bytes."""
+    """A reader of one type of value. minimal_size: the fewest bytes of such a value."""
 
     read: Read
     minimal_size: int
@@ -111,7 +121,7 @@ class _Table(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _StructReader:
-    """fields: in the order of the wire; those without a name are dropped."""
+    """A reader of one kind of struct. fields: in the order of the encoding; those without a name are dropped."""
 
     fields: tuple[tuple[str | None, Read], ...]
     is_flexible: bool
@@ -165,23 +175,18 @@ _STRINGS: Final[Mapping[tuple[bool, bool], _Reader]] = MappingProxyType(
         (True, True): _Reader(Cursor.compact_nullable_string, 1),
     }
 )
-"""By flexible, nullable."""
+"""Readers of strings, by whether they are flexible and nullable."""
 
 
 class _Builder:
     def __init__(self) -> None:
         self._pairing = Pairing()
 
-    def tables(self) -> Mapping[tuple[ApiKey, int], _Table]:
-        tables = {
-            (api_key, version): self._table(api_key, version, message)
-            for api_key, message in _REQUESTS.items()
-            for version in APIS[api_key].all()
-        }
+    def check(self) -> None:
         self._pairing.check()
-        return MappingProxyType(tables)
 
-    def _table(self, api_key: ApiKey, version: int, message: type) -> _Table:
+    def table(self, api_key: ApiKey, version: int) -> _Table:
+        message = _REQUESTS[api_key]
         schema, flexible = load_request_schema(api_key, version), is_flexible(api_key, version)
         older = older_shape(OLDER_REQUESTS, api_key, version)
         if older is None:
@@ -189,7 +194,7 @@ class _Builder:
         return _Table(self._struct(schema, older.message, flexible).read, older.convert)
 
     def _struct(self, schema: type, message: type | None, flexible: bool) -> _Reader:
-        """A message of None: the struct is read and dropped."""
+        """Makes the reader of a struct. If message is None, the struct is read and dropped."""
         pairs = self._pairing.pair(schema, message) if message else [(field, None) for field in schema_fields(schema)]
         plain = [(field, ours) for field, ours in pairs if not field.is_tagged]
         readers = [self._field(field, ours, flexible) for field, ours in plain]
@@ -232,4 +237,18 @@ def _nothing(**_: object) -> None:
     return None
 
 
-_TABLES: Final = _Builder().tables()
+_BUILDER: Final = _Builder()
+
+
+@cache
+def _table(api_key: ApiKey, version: int) -> _Table:
+    return _BUILDER.table(api_key, version)
+
+
+def check() -> None:
+    """Builds all tables. Raises TypeError if a message has a field that no version has, or lacks a default that some
+    version needs."""
+    for api_key in _REQUESTS:
+        for version in APIS[api_key].all():
+            _table(api_key, version)
+    _BUILDER.check()

@@ -1,7 +1,7 @@
-"""Writes responses through kio's response classes and its writer: tables, one per API and version, built once.
+"""Encodes responses with kio's response classes and its writer, by tables for each API and version.
 
-Fields that a version lacks are left out; fields that it has and we lack take kio's default. A table that cannot be
-built is an error when this module is imported.
+Fields that a version lacks are left out; fields that our messages lack get kio's default. A table is built when it is
+first needed, as in the decoder.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import cache
 from io import BytesIO
 from types import MappingProxyType
 from typing import IO, Any, Final, NamedTuple, TypeAlias
@@ -27,14 +28,18 @@ from mesh.wire.messages import (
     ConsumerGroupDescribeResponse,
     ConsumerGroupHeartbeatResponse,
     DeleteGroupsResponse,
+    DeleteShareGroupOffsetsResponse,
     DescribeClusterResponse,
+    DescribeConfigsResponse,
     DescribeGroupsResponse,
     DescribeShareGroupOffsetsResponse,
     FetchResponse,
     FindCoordinatorResponse,
     HeartbeatResponse,
+    IncrementalAlterConfigsResponse,
     JoinGroupResponse,
     LeaveGroupResponse,
+    ListConfigResourcesResponse,
     ListGroupsResponse,
     ListOffsetsResponse,
     MetadataResponse,
@@ -86,6 +91,10 @@ _RESPONSES: Final[Mapping[ApiKey, type]] = MappingProxyType(
         ApiKey.SHARE_GROUP_DESCRIBE: ShareGroupDescribeResponse,
         ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: DescribeShareGroupOffsetsResponse,
         ApiKey.ALTER_SHARE_GROUP_OFFSETS: AlterShareGroupOffsetsResponse,
+        ApiKey.DELETE_SHARE_GROUP_OFFSETS: DeleteShareGroupOffsetsResponse,
+        ApiKey.DESCRIBE_CONFIGS: DescribeConfigsResponse,
+        ApiKey.INCREMENTAL_ALTER_CONFIGS: IncrementalAlterConfigsResponse,
+        ApiKey.LIST_CONFIG_RESOURCES: ListConfigResourcesResponse,
     }
 )
 
@@ -93,9 +102,9 @@ _BY_HAND: Final = frozenset({FetchResponse, ShareFetchResponse, ShareAcknowledge
 
 
 def encode_response(api_key: ApiKey, version: int, response: ResponseMessage) -> list[Buffer]:
-    """The body of a response in a version of `APIS`, in pieces.
+    """Encodes a response body in a version of `APIS`, in pieces.
 
-    Raises TypeError for the response of another API, ValueError for a value that the version has no room for.
+    Raises TypeError for a response of another API, ValueError for a value that the version cannot encode.
     """
     if type(response) is not _RESPONSES[api_key]:
         raise TypeError(f"a {type(response).__name__} does not answer {api_key.name}")
@@ -107,7 +116,7 @@ def encode_response(api_key: ApiKey, version: int, response: ResponseMessage) ->
                 return encode_share_fetch_response(response)
             case ShareAcknowledgeResponse():
                 return encode_share_acknowledge_response(response, version)
-        table = _TABLES[api_key, version]
+        table = _table(api_key, version)
         body = BytesIO()
         table.write(body, table.convert(response))
     except (struct.error, SerialError) as error:
@@ -116,7 +125,7 @@ def encode_response(api_key: ApiKey, version: int, response: ResponseMessage) ->
 
 
 class _Table(NamedTuple):
-    """convert: our response to kio's."""
+    """The conversion of one response to kio's class, and the writer of that class."""
 
     convert: Convert
     write: Callable[[IO[bytes], Any], None]
@@ -124,7 +133,8 @@ class _Table(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _StructConverter:
-    """fields: kio's name, ours, and the conversion of the value, of all fields that we have."""
+    """The conversion of one kind of struct to kio's class. fields: for each field of our message, kio's name, our name,
+    and the conversion of the value."""
 
     fields: tuple[tuple[str, str, Convert | None], ...]
     schema: Callable[..., Any]
@@ -141,18 +151,11 @@ class _Builder:
     def __init__(self) -> None:
         self._pairing = Pairing()
 
-    def tables(self) -> Mapping[tuple[ApiKey, int], _Table]:
-        tables = {
-            (api_key, version): self._table(api_key, version, message)
-            for api_key, message in _RESPONSES.items()
-            for version in APIS[api_key].all()
-            if message not in _BY_HAND
-        }
+    def check(self) -> None:
         self._pairing.check()
-        return MappingProxyType(tables)
 
-    def _table(self, api_key: ApiKey, version: int, message: type) -> _Table:
-        schema = load_response_schema(api_key, version)
+    def table(self, api_key: ApiKey, version: int) -> _Table:
+        message, schema = _RESPONSES[api_key], load_response_schema(api_key, version)
         older = older_shape(OLDER_RESPONSES, api_key, version)
         if older is None:
             return _Table(self._struct(schema, message), entity_writer(schema))
@@ -199,8 +202,23 @@ def _duration(milliseconds: int) -> timedelta:
 
 
 def _never_null(text: str | None) -> str:
-    # What brokers send where an older version has no null: MetadataResponse.name, JoinGroupResponse.protocol_name.
+    # Older versions have no null here; brokers send "" (MetadataResponse.name, JoinGroupResponse.protocol_name).
     return text or ""
 
 
-_TABLES: Final = _Builder().tables()
+_BUILDER: Final = _Builder()
+
+
+@cache
+def _table(api_key: ApiKey, version: int) -> _Table:
+    return _BUILDER.table(api_key, version)
+
+
+def check() -> None:
+    """Builds all tables. Raises TypeError if a message has a field that no version has, or lacks a field that some
+    version needs."""
+    for api_key, message in _RESPONSES.items():
+        if message not in _BY_HAND:
+            for version in APIS[api_key].all():
+                _table(api_key, version)
+    _BUILDER.check()

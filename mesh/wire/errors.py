@@ -1,4 +1,4 @@
-"""The two kinds of error: a Kafka error code in a response, or `ProtocolError`, which closes one connection."""
+"""The two kinds of error: a Kafka error code in a response, and `ProtocolError`, which closes one connection."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ Reason: TypeAlias = Literal[
 
 
 class ProtocolError(Exception):
-    """A peer sent bytes that no answer can be given to. Close its connection; nothing else is affected.
+    """Raised if a peer sent bytes that cannot be answered. Its connection is closed; nothing else is affected.
 
-    reason: fit to be a label of a counter; the message says the rest.
+    reason: a short name, also used as a metric label; the message has the details.
     """
 
     def __init__(self, reason: Reason, message: str) -> None:
@@ -35,7 +35,7 @@ class ProtocolError(Exception):
 
 
 class ErrorCode(IntEnum):
-    """The codes a mesh answers with, by Kafka's names (`org.apache.kafka.common.protocol.Errors`)."""
+    """The error codes that a mesh uses, by Kafka's names (`org.apache.kafka.common.protocol.Errors`)."""
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0
@@ -46,11 +46,14 @@ class ErrorCode(IntEnum):
     NOT_LEADER_OR_FOLLOWER = 6
     REQUEST_TIMED_OUT = 7
     REPLICA_NOT_AVAILABLE = 9
+    MESSAGE_TOO_LARGE = 10
     OFFSET_METADATA_TOO_LARGE = 12
     COORDINATOR_LOAD_IN_PROGRESS = 14
     COORDINATOR_NOT_AVAILABLE = 15
     NOT_COORDINATOR = 16
     INVALID_TOPIC = 17
+    RECORD_LIST_TOO_LARGE = 18
+    INVALID_REQUIRED_ACKS = 21
     ILLEGAL_GENERATION = 22
     INCONSISTENT_GROUP_PROTOCOL = 23
     INVALID_GROUP_ID = 24
@@ -60,22 +63,33 @@ class ErrorCode(IntEnum):
     TOPIC_AUTHORIZATION_FAILED = 29
     GROUP_AUTHORIZATION_FAILED = 30
     CLUSTER_AUTHORIZATION_FAILED = 31
+    INVALID_TIMESTAMP = 32
     UNSUPPORTED_SASL_MECHANISM = 33
     ILLEGAL_SASL_STATE = 34
     UNSUPPORTED_VERSION = 35
+    INVALID_PARTITIONS = 37
     INVALID_REPLICA_ASSIGNMENT = 39
+    INVALID_CONFIG = 40
+    NOT_CONTROLLER = 41
     INVALID_REQUEST = 42
     UNSUPPORTED_FOR_MESSAGE_FORMAT = 43
     POLICY_VIOLATION = 44
+    OUT_OF_ORDER_SEQUENCE_NUMBER = 45
+    INVALID_PRODUCER_EPOCH = 47
+    INVALID_TXN_STATE = 48
+    INVALID_PRODUCER_ID_MAPPING = 49
     TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53
     OPERATION_NOT_ATTEMPTED = 55
     KAFKA_STORAGE_ERROR = 56
     SASL_AUTHENTICATION_FAILED = 58
+    UNKNOWN_PRODUCER_ID = 59
     NON_EMPTY_GROUP = 68
     GROUP_ID_NOT_FOUND = 69
     FETCH_SESSION_ID_NOT_FOUND = 70
+    INVALID_FETCH_SESSION_EPOCH = 71
     FENCED_LEADER_EPOCH = 74
     UNKNOWN_LEADER_EPOCH = 75
+    UNSUPPORTED_COMPRESSION_TYPE = 76
     OFFSET_NOT_AVAILABLE = 78
     MEMBER_ID_REQUIRED = 79
     GROUP_MAX_SIZE_REACHED = 81
@@ -86,6 +100,7 @@ class ErrorCode(IntEnum):
     THROTTLING_QUOTA_EXCEEDED = 89
     UNKNOWN_TOPIC_ID = 100
     INCONSISTENT_TOPIC_ID = 103
+    FETCH_SESSION_TOPIC_ID_ERROR = 106
     FENCED_MEMBER_EPOCH = 110
     UNRELEASED_INSTANCE_ID = 111
     UNSUPPORTED_ASSIGNOR = 112

@@ -1,4 +1,5 @@
-"""What a cluster says of its features (KIP-584) in an answer to ApiVersions: which versions it can have, and has."""
+"""The features of a cluster (KIP-584) in an answer to ApiVersions: the levels that it supports, and those that are
+finalized."""
 
 from __future__ import annotations
 
@@ -10,14 +11,15 @@ from typing import Final, NamedTuple
 from mesh.wire.trees import Tree
 
 FIRST_VERSION: Final = 3
-"""Of ApiVersions, with features in its answer."""
+"""The first version of ApiVersions with features in its answer."""
 FIRST_WITH_ZERO: Final = 4
-"""Up to v3 clients refuse an answer with a supported feature that begins at 0 (KAFKA-17011)."""
+"""The first version with features that begin at level 0. Clients up to v3 refuse an answer with such a feature
+(KAFKA-17011)."""
 UNKNOWN_EPOCH: Final = -1
 
 
 class Levels(NamedTuple):
-    """Versions of a feature, both inclusive."""
+    """The lowest and highest level of a feature."""
 
     lowest: int
     highest: int
@@ -25,8 +27,8 @@ class Levels(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Features:
-    """Features by their names. supported: what they can be. finalized: what all brokers of the cluster go by. epoch: of
-    the finalized ones; it rises with each change of them, and -1 says that they are not known."""
+    """The features of a cluster, by name. supported: the levels that its brokers support. finalized: the levels that
+    are in use in the cluster. epoch: that of the finalized levels; it rises with each change, and -1 means unknown."""
 
     supported: Mapping[str, Levels] = field(default_factory=lambda: MappingProxyType({}))
     finalized: Mapping[str, Levels] = field(default_factory=lambda: MappingProxyType({}))
@@ -37,7 +39,7 @@ NO_FEATURES: Final = Features()
 
 
 def features_of(answer: Tree) -> Features:
-    """answer: to ApiVersions, as it was read."""
+    """Returns the features in an answer to ApiVersions. answer: the decoded tree."""
     supported, finalized = answer.get("supported_features", ()), answer.get("finalized_features", ())
     return Features(
         {each["name"]: Levels(each["min_version"], each["max_version"]) for each in supported},

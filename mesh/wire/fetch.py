@@ -1,7 +1,8 @@
-"""Fetch by hand, v4 to v17: it is most of the traffic, and its answers carry records that must not be copied.
+"""Fetch v4 to v17, decoded and encoded by hand: it is most of the traffic, and its answers contain records that must
+not be copied.
 
-What the versions change (FetchRequest.json, FetchResponse.json of Apache Kafka): v5 log start offsets; v7 sessions
-(KIP-227); v9 the leader epoch in requests; v11 rack and preferred replica (KIP-392); v12 the flexible encoding and
+Changes by version (FetchRequest.json, FetchResponse.json of Apache Kafka): v5 log start offsets; v7 sessions (KIP-227);
+v9 the leader epoch in requests; v11 rack and preferred replica (KIP-392); v12 the flexible encoding and
 last_fetched_epoch; v13 topic ids instead of names (KIP-516); v15 the replica id becomes a tagged field (KIP-903).
 """
 
@@ -32,15 +33,17 @@ _NO_TAGGED_FIELDS: Final = b"\0"
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """What one version has, and its runs of fields of fixed size; fields that nobody here needs are padding.
+    """The layout of one version, with its runs of fields of fixed size. Fields that are not used here are padding.
 
-    request: max_wait_ms, min_bytes, max_bytes, isolation_level, and with sessions session_id, session_epoch.
-    partition: partition, fetch_offset, partition_max_bytes; in the flexible encoding the first byte of the count of
-        tagged fields, which consumers leave at 0, is read along with them.
-    answer: partition, error_code, high_watermark, last_stable_offset, log_start_offset where it has one (the first
-        `answer_values` of these); and `answer_end`: no aborted transactions (an empty array, as brokers send to clients
-        that read committed), no preferred read replica. after_records: what stands behind the records.
-    empty: a partition as a whole that has no records, as most have; `empty_end` ends it.
+    request: max_wait_ms, min_bytes, max_bytes, isolation_level, and with sessions session_id and session_epoch.
+    partition: partition, fetch_offset, partition_max_bytes; in the flexible encoding also the first byte of the count
+    of tagged fields, which consumers leave at 0.
+    answer: partition, error_code, high_watermark, last_stable_offset, and log_start_offset if the version has it (the
+    first `answer_values` of these); then `answer_end`.
+    answer_end: no aborted transactions (an empty array, as brokers send to clients with read_committed) and no
+    preferred read replica.
+    after_records: the bytes after the records.
+    empty: a whole partition without records, as most partitions are; `empty_end` ends it.
     """
 
     is_flexible: bool
@@ -58,7 +61,7 @@ class _Layout:
 
 
 def decode_fetch_request(cursor: Cursor, version: int) -> FetchRequest:
-    """The body of a Fetch request in a version of `APIS`. Raises ProtocolError; looks at nothing behind the body."""
+    """Decodes the body of a Fetch request in a version of `APIS`; ignores trailing bytes. Raises ProtocolError."""
     layout = _LAYOUTS[version]
     max_wait_ms, min_bytes, max_bytes, isolation_level, *session = cursor.unpack(layout.request)
     session_id, session_epoch = session or (0, -1)
@@ -83,7 +86,8 @@ def decode_fetch_request(cursor: Cursor, version: int) -> FetchRequest:
 
 
 def encode_fetch_response(response: FetchResponse, version: int) -> list[Buffer]:
-    """The body of a Fetch response in a version of `APIS`, in pieces; those with records are the very objects given."""
+    """Encodes the body of a Fetch response in a version of `APIS`, in pieces. The buffers with records are not
+    copied."""
     layout = _LAYOUTS[version]
     pieces: list[Buffer] = []
     head = bytearray(INT32.pack(response.throttle_time_ms))
@@ -121,12 +125,12 @@ def _topic(cursor: Cursor, layout: _Layout) -> FetchTopic:
 
 
 def _partitions(cursor: Cursor, layout: _Layout, count: int) -> tuple[FetchPartition, ...]:
-    """All of a topic at once: each Fetch names dozens."""
+    """Reads all partitions of a topic in one call, since each Fetch has dozens of them."""
     begin = cursor.position
     rows = cursor.unpack_rows(layout.partition, count)
     if not layout.is_flexible:
         return tuple([FetchPartition(partition, offset, size) for partition, offset, size in rows])
-    if any([row[-1] for row in rows]):  # tagged fields, which consumers leave out: such rows are of no fixed size
+    if any([row[-1] for row in rows]):  # tagged fields, which consumers leave out; a row with them has no fixed size
         cursor.position = begin
         return tuple([_partition_with_tags(cursor, layout) for _ in range(count)])
     return tuple([FetchPartition(partition, offset, size) for partition, offset, size, _ in rows])
@@ -172,7 +176,7 @@ def _encode_topic(topic: FetchTopicResponse, layout: _Layout) -> bytes:
 
 
 def _length(length: int, layout: _Layout) -> bytes:
-    """Of records or of an array; neither is ever null."""
+    """Encodes the length of records or of an array, neither of which is ever null."""
     return encode_unsigned_varint(length + 1) if layout.is_flexible else INT32.pack(length)
 
 
@@ -180,7 +184,7 @@ def _layout(version: int) -> _Layout:
     flexible = is_flexible(ApiKey.FETCH, version)
     sessions, leader_epoch, log_start_offset, rack = version >= 7, version >= 9, version >= 5, version >= 11
     replica_id = "4x" if version < 15 else ""
-    # last_fetched_epoch and log_start_offset are what followers send.
+    # last_fetched_epoch and log_start_offset, which followers send, are padding.
     epochs = "4x8x" if flexible else "8x" if log_start_offset else ""
     answer = f">ihqq{'q' if log_start_offset else ''}{'b' if flexible else 'i'}{'i' if rack else ''}"
     answer_end = (1 if flexible else 0, *((-1,) if rack else ()))
@@ -201,7 +205,7 @@ def _layout(version: int) -> _Layout:
 
 
 _TOPIC_SIZE: Final = 3
-"""The fewest bytes that a topic can have: an empty name, no partitions, no tagged fields, in the flexible encoding."""
+"""The fewest bytes of a topic in the flexible encoding: an empty name, no partitions, no tagged fields."""
 
 _ERROR_AND_SESSION: Final = Struct(">hi")
 

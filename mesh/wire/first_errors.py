@@ -1,8 +1,9 @@
-"""The error of an answer that passes: its own, or that of the first of its parts, where it stands near the beginning.
+"""Reads the error of an answer that passes through: the top-level error or that of its first element, if it is near the
+beginning.
 
-How far away it is says `_WAYS`, for each API from a version on: so many bytes, `s` for a text, and `[` for the first
-element of an array. The layouts are those of Kafka's messages; a test compares them. Errors of further parts are not
-looked for, since an answer is not gone through for them.
+`_PATHS` has the path to the error, for each API and first version: numbers of bytes, `s` for a string, and `[` for the
+first element of an array. The layouts are those of Kafka's messages; a test compares them. Errors of later elements are
+not read, since that would need a walk through the answer.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ from mesh.wire.reader import INT16, INT32
 from mesh.wire.spans import Spans
 
 WITHOUT_ERROR: Final = frozenset({ApiKey.METADATA})
-"""APIs whose errors stand behind a list of brokers."""
+"""APIs whose errors come after a list of brokers."""
 
 _BODY: Final = 8
-"""Where it begins, or the tagged fields in front of it: behind the frame's length and the correlation id."""
+"""The position after the frame's length and the correlation id, where the body or the header's tagged fields begin."""
 _ONE_BYTE: Final = 0x80
-"""Varints below it have one byte."""
+"""Varints below this value have one byte."""
 _TEXT, _ARRAY = -1, -2
 _BEHIND_THROTTLE_TIME: Final = ((0, "4"),)
 _FROM_1_ON: Final = ((0, ""), (1, "4"))
@@ -33,7 +34,7 @@ _FIRST: Final = ((0, "4 ["),)
 _FIRST_NAMED: Final = ((0, "4 [ s"),)
 _FIRST_PARTITION: Final = ((0, "4 [ s [ 4"),)
 
-_WAYS: Final[Mapping[ApiKey, tuple[tuple[int, str], ...]]] = MappingProxyType(
+_PATHS: Final[Mapping[ApiKey, tuple[tuple[int, str], ...]]] = MappingProxyType(
     {
         ApiKey.PRODUCE: ((3, "[ s [ 4"), (13, "[ 16 [ 4")),
         ApiKey.FETCH: ((4, "4 [ s [ 4"), (7, "4")),
@@ -91,26 +92,26 @@ _WAYS: Final[Mapping[ApiKey, tuple[tuple[int, str], ...]]] = MappingProxyType(
         ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: ((0, "4 [ s [ s 16 [ 16"), (1, "4 [ s [ s 16 [ 24")),
     }
 )
-"""Of those that are not here the error stands behind throttle_time_ms."""
+"""The path to the first error. In APIs that are not listed, the error follows throttle_time_ms."""
 
 
-def way_to_error(api_key: ApiKey, version: int) -> str | None:
-    """As above; None for an answer whose error is not read."""
+def path_to_error(api_key: ApiKey, version: int) -> str | None:
+    """Returns the path to the error in an answer; None if the error is not read."""
     if api_key in WITHOUT_ERROR:
         return None
-    ways = _WAYS.get(api_key, _BEHIND_THROTTLE_TIME)
-    return next((way for first, way in reversed(ways) if first <= version), None)
+    paths = _PATHS.get(api_key, _BEHIND_THROTTLE_TIME)
+    return next((path for first, path in reversed(paths) if first <= version), None)
 
 
 def first_error(api_key: ApiKey, version: int, beginning: memoryview) -> int:
-    """The code; 0 where it says that there is no error, where it is not read, and where it has not come.
+    """Returns the error code; 0 for no error, for an error that is not read, and for one that has not arrived.
 
-    beginning: of the frame, with its length.
+    beginning: the first bytes of the frame, with its length.
     """
-    way = _compiled(api_key, version)
-    if way is None:
+    path = _compiled(api_key, version)
+    if path is None:
         return ErrorCode.NONE
-    steps, has_tags, has_varints = way
+    steps, has_tags, has_varints = path
     at = _BODY
     try:
         if has_tags:
@@ -118,23 +119,24 @@ def first_error(api_key: ApiKey, version: int, beginning: memoryview) -> int:
         place = (_along_varints if has_varints else _along)(beginning, at, steps)
         code: int = INT16.unpack_from(beginning, place)[0] if place is not None else ErrorCode.NONE
     except (IndexError, StructError, ProtocolError):
-        return ErrorCode.NONE  # it lies behind the end, or the answer is none, which others find
+        return ErrorCode.NONE  # it has not arrived, or the answer is invalid, which other code reports
     return code
 
 
 @cache
 def _compiled(api_key: ApiKey, version: int) -> tuple[tuple[int, ...], bool, bool] | None:
-    """The steps: bytes, _TEXT or _ARRAY; whether the header has tagged fields, and whether lengths are varints."""
-    way = way_to_error(api_key, version)
-    if way is None:
+    """Returns the steps (a number of bytes, _TEXT or _ARRAY), whether the header has tagged fields, and whether lengths
+    are varints."""
+    path = path_to_error(api_key, version)
+    if path is None:
         return None
     named = {"s": _TEXT, "[": _ARRAY}
-    steps = tuple(named[word] if word in named else int(word) for word in way.split())
+    steps = tuple(named[word] if word in named else int(word) for word in path.split())
     return steps, has_tagged_response_header(api_key, version), is_flexible(api_key, version)
 
 
 def _along_varints(frame: memoryview, at: int, steps: tuple[int, ...]) -> int | None:
-    """Where the steps end; None if an array is empty."""
+    """Returns the position after the steps; None if an array is empty."""
     for step in steps:
         if step >= 0:
             at += step

@@ -1,4 +1,4 @@
-"""Cuts a stream of bytes into frames: four bytes of length, big-endian, then that many bytes."""
+"""Cuts a stream of bytes into frames: a length in four bytes, big-endian, followed by that many bytes."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from mesh.wire.messages import Buffer
 from mesh.wire.reader import INT32
 
 MAX_REQUEST_BYTES: Final = 4 * 1024 * 1024
-"""Consumers send kilobytes; the largest requests are commits and Fetches of very many partitions."""
+"""In bytes. Consumers send kilobytes; the largest requests are commits and Fetches of very many partitions."""
 
 
 class FrameSplitter:
-    """Holds at most one unfinished frame, as large as what has arrived of it."""
+    """Cuts a stream into frames. It buffers at most one unfinished frame, with only the part that was received."""
 
     __slots__ = ("_buffer", "limit")
 
@@ -23,13 +23,13 @@ class FrameSplitter:
 
     @property
     def is_unfinished(self) -> bool:
-        """Whether a frame, or its length, has come in part."""
+        """True if a frame, or its length, has been received in part."""
         return bool(self._buffer)
 
     def receive_data(self, data: Buffer) -> list[bytes]:
-        """The frames that these bytes complete, without their lengths.
+        """Returns the frames that these bytes complete, without their lengths.
 
-        Raises ProtocolError for a length that is negative or above the limit as soon as its four bytes are there.
+        Raises ProtocolError for a length that is negative or above the limit, as soon as its four bytes are received.
         """
         buffer = self._buffer
         buffer += data

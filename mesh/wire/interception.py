@@ -1,9 +1,9 @@
-"""The frames between one client and the rest of its connection, of which some are held up: requests until it is decided
-what is passed on, and answers until they are as the client is to have them. No IO, no clock.
+"""Holds some frames between a client and the rest of its connection: requests until it is decided what happens to them,
+and answers until they are changed. No IO, no clock.
 
-It stands between a client and what carries its requests, whatever that is, and cuts both streams. Requests that are not
-taken pass in pieces, as they come, and so do their answers. A request that is taken is kept until it is whole; what
-follows it waits. The same goes for the answers that somebody wants to see.
+Both streams of a connection are cut into frames. Most requests and their answers pass in pieces, as they arrive. A
+request that has to be examined is kept until it is complete, and later requests wait. The same applies to the answers
+of such requests.
 """
 
 from __future__ import annotations
@@ -22,25 +22,26 @@ from mesh.wire.relaying import LARGEST_ANSWER, LARGEST_COLLECTED, LARGEST_PRODUC
 
 
 class AnswerChange(Protocol):
-    """The change of the answer to a request."""
+    """Changes the answer to a request."""
 
     async def changed(self, answer: memoryview) -> Sequence[Buffer] | FollowUp:
-        """As the client is to have it; both with their length in front. Raises ProtocolError."""
+        """Returns the answer for the client, or a further request. Frames have their length in front. Raises
+        ProtocolError."""
 
 
 class FollowUp(NamedTuple):
-    """A further request in the place of one that holds up what follows it, before its client has an answer. It has the
-    same correlation id. frame: with its length. change: of its answer."""
+    """A further request to the broker, sent before the client gets an answer, in place of a request that holds up later
+    ones. It has the same correlation id. frame: with its length. change: changes its answer."""
 
     frame: Sequence[Buffer]
     change: AnswerChange
 
 
 class Decision(NamedTuple):
-    """The decision about a request that was taken. frame: what is passed on, with its length; None: nothing is. answer:
-    to a request of which nothing is passed on; None: it has none. change: of the answer, if anybody wants to see it.
-    is_answered: False for a Produce without acks. is_alone: nothing that follows is passed on before the client has its
-    answer; so there may be a `FollowUp`."""
+    """The decision about a request. frame: the frame to pass on, with its length; None to pass nothing on. answer: the
+    answer if nothing is passed on; None for no answer. change: changes the answer of the broker; None if it stays.
+    is_answered: False for a Produce with acks=0. is_alone: whether later requests wait until the client has its answer,
+    so that a `FollowUp` is possible."""
 
     frame: Sequence[Buffer] | None
     answer: Sequence[Buffer] | None = None
@@ -51,7 +52,7 @@ class Decision(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class _Expected:
-    """A request that waits for its answer. answer: made here."""
+    """A request that waits for its answer. answer: the answer if the broker gives none."""
 
     correlation_id: int
     change: AnswerChange | None = None
@@ -61,19 +62,19 @@ class _Expected:
 class InterceptedFrames:
     """The requests of a client and their answers.
 
-    is_taken: whether a request is looked at; asked for each. What is to be passed on and sent is left in `passed` and
-    `sent`, from which the owner takes it. undecided: a request, until `decide` is called; unseen: an answer with its
-    change, until `see` is.
+    is_taken: whether a request is to be examined; called for each request. `passed` and `sent` have the data to pass on
+    to the broker and to send to the client; the owner empties them. pending_request: a request that waits for `decide`.
+    pending_answer: an answer that waits for `answer_changed`, with its change.
     """
 
     def __init__(self, is_taken: Callable[[RequestHead], bool], limit: Callable[[], int]) -> None:
-        """limit: bytes of the largest request."""
+        """limit: the size of the largest request, in bytes."""
         self.passed: list[Buffer] = []
         self.sent: list[Buffer] = []
-        self.undecided: tuple[RequestHead, memoryview] | None = None
-        self.unseen: tuple[AnswerChange, memoryview] | None = None
+        self.pending_request: tuple[RequestHead, memoryview] | None = None
+        self.pending_answer: tuple[AnswerChange, memoryview] | None = None
         self.problem: ProtocolError | None = None
-        """What ended the stream of requests."""
+        """The error that ended the stream of requests."""
         self._is_taken: Final = is_taken
         self._limit: Final = limit
         self._requests: Final = RequestCutter(limit())
@@ -82,26 +83,26 @@ class InterceptedFrames:
         self._coming: deque[Piece[AnswerHead]] = deque()
         self._expected: deque[_Expected] = deque()
         self._head: RequestHead | None = None
-        """Of the request that is kept."""
+        """The head of the request that is held."""
         self._held = bytearray()
         self._is_kept = False
-        """Whether it is kept until it is whole, or only until its acks are there."""
+        """True if the request is held until it is complete; False if only until its acks are known."""
         self._collected: bytearray | None = None
         self._alone: _Expected | None = None
-        """The request that holds up what follows it."""
-        self._seen: _Expected | None = None
-        """The request whose answer is unseen, or was last."""
+        """The request that holds up later ones."""
+        self._answered_request: _Expected | None = None
+        """The request whose answer comes next, or was the last one."""
 
     # State
 
     @property
     def is_holding(self) -> bool:
-        """Whether a request or an answer waits for a decision."""
-        return self.undecided is not None or self.unseen is not None
+        """True if a request or an answer waits for a decision."""
+        return self.pending_request is not None or self.pending_answer is not None
 
     @property
     def has_waiting_requests(self) -> bool:
-        return self.undecided is not None or bool(self._waiting)
+        return self.pending_request is not None or bool(self._waiting)
 
     @property
     def has_unfinished_frame(self) -> bool:
@@ -117,9 +118,9 @@ class InterceptedFrames:
             self.problem = self._requests.problem
 
     def decide(self, decision: Decision) -> None:
-        """About the request that is undecided."""
-        assert self.undecided is not None
-        (head, _), self.undecided = self.undecided, None
+        """Takes the decision about the pending_request request."""
+        assert self.pending_request is not None
+        (head, _), self.pending_request = self.pending_request, None
         if decision.frame is not None:
             self.passed += decision.frame
             if decision.is_answered:
@@ -128,14 +129,14 @@ class InterceptedFrames:
                     self._alone = self._expected[-1]
         elif decision.answer is not None:
             self._expected.append(_Expected(head.correlation_id, answer=decision.answer))
-            self._leave()
+            self._send_ready_answers()
 
     def go_on(self) -> None:
-        """With what waited for a decision."""
+        """Continues with the requests that waited for a decision."""
         self._go_on()
 
     def _go_on(self) -> None:
-        while self._waiting and self.undecided is None and self._alone is None:
+        while self._waiting and self.pending_request is None and self._alone is None:
             piece = self._waiting.popleft()
             if piece.head is not None:
                 self._begin(piece.head)
@@ -158,18 +159,18 @@ class InterceptedFrames:
         self._held += piece.buffer
         if piece.is_last:
             assert self._head is not None
-            self.undecided = self._head, memoryview(self._held)
+            self.pending_request = self._head, memoryview(self._held)
             self._head, self._held = None, bytearray()
 
     def _hold_produce(self, piece: Piece[RequestHead]) -> None:
-        """Until it is known whether it will have an answer."""
+        """Holds a Produce until it is known whether it will have an answer."""
         head = self._head
         assert head is not None
         self._held += piece.buffer
         try:
             acks = acks_of(head.api_version, self._held)
         except ProtocolError:
-            acks = 0  # what carries it on refuses it
+            acks = 0  # the code that forwards the request refuses it
         if acks is None and not piece.is_last and len(self._held) <= LARGEST_PRODUCE_HEAD:
             return
         if acks:
@@ -180,18 +181,19 @@ class InterceptedFrames:
     # Answers
 
     def receive_answers(self, buffers: Sequence[Buffer]) -> None:
-        """Raises ProtocolError."""
+        """Takes bytes of the broker's answers. Raises ProtocolError."""
         for buffer in buffers:
             self._coming += self._answers.cut(memoryview(buffer))
             if self._answers.problem is not None:
                 raise self._answers.problem
         self._send()
 
-    def see(self, answer: Sequence[Buffer] | FollowUp) -> None:
-        """The answer that was unseen, as the client is to have it. Raises ProtocolError, of those that follow."""
-        assert self.unseen is not None
-        self.unseen = None
-        alone = self._alone if self._seen is self._alone else None
+    def answer_changed(self, answer: Sequence[Buffer] | FollowUp) -> None:
+        """Takes the changed form of the pending_answer answer, or a further request in its place, and continues. Raises
+        ProtocolError for an error in a later answer."""
+        assert self.pending_answer is not None
+        self.pending_answer = None
+        alone = self._alone if self._answered_request is self._alone else None
         if isinstance(answer, FollowUp):
             assert alone is not None, "only a request that holds up what follows it has another one in its place"
             alone.change = answer.change
@@ -201,12 +203,12 @@ class InterceptedFrames:
         if alone is not None:
             self._alone = None
         self.sent += answer
-        self._leave()
+        self._send_ready_answers()
         self._send()
         self._go_on()
 
     def _send(self) -> None:
-        while self._coming and self.unseen is None:
+        while self._coming and self.pending_answer is None:
             piece = self._coming.popleft()
             if piece.head is not None:
                 self._begin_answer(piece.head)
@@ -229,14 +231,14 @@ class InterceptedFrames:
         expected = self._expected.popleft()
         if self._collected is not None:
             assert expected.change is not None
-            self.unseen, self._seen = (expected.change, memoryview(self._collected)), expected
+            self.pending_answer, self._answered_request = (expected.change, memoryview(self._collected)), expected
             self._collected = None
         else:
-            self._leave()
+            self._send_ready_answers()
 
-    def _leave(self) -> None:
-        """Answers made here for which no earlier one is missing."""
-        if self.unseen is not None or self._collected is not None:
+    def _send_ready_answers(self) -> None:
+        """Sends answers of the mesh that no longer wait for an earlier answer."""
+        if self.pending_answer is not None or self._collected is not None:
             return
         while self._expected and self._expected[0].answer is not None:
             self.sent += self._expected.popleft().answer or ()

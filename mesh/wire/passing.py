@@ -1,7 +1,7 @@
-"""Cuts a stream that is passed on into pieces of frames, without assembling them.
+"""Cuts a stream that passes through into pieces of frames, without assembling the frames.
 
-A relay has to know of each frame where it begins, how long it is, and its first few bytes; all others it hands on as
-they came. So nothing is copied here but heads that two chunks share.
+A relay needs the position, the length and the first few bytes of each frame; it passes all other bytes on as they
+arrive. So nothing is copied, except heads that lie in two chunks.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _LENGTH: Final = INT32.size
 
 
 class RequestHead(NamedTuple):
-    """The beginning of a request. length: bytes of the frame, the four of its length not counted."""
+    """The beginning of a request. length: the bytes of the frame after its length field."""
 
     length: int
     api_key: int
@@ -30,7 +30,7 @@ class RequestHead(NamedTuple):
 
 
 class AnswerHead(NamedTuple):
-    """The beginning of an answer. length: bytes of the frame, the four of its length not counted."""
+    """The beginning of an answer. length: the bytes of the frame after its length field."""
 
     length: int
     correlation_id: int
@@ -40,10 +40,11 @@ HeadT = TypeVar("HeadT", RequestHead, AnswerHead)
 
 
 class Piece(NamedTuple, Generic[HeadT]):
-    """Bytes of one frame that lie together.
+    """Contiguous bytes of one frame.
 
-    head: of the frame, if it begins here. buffer: the bytes, with those of the length; a slice of the chunk, or a copy
-    of a head that two chunks shared. is_last: the frame ends here. is_whole: it begins and ends here.
+    head: the head of the frame, if the frame begins here. buffer: the bytes, including those of the length; a slice of
+    the chunk, or a copy of a head that lies in two chunks. is_last: whether the frame ends here. is_whole: whether the
+    frame begins and ends here.
     """
 
     head: HeadT | None
@@ -53,28 +54,39 @@ class Piece(NamedTuple, Generic[HeadT]):
 
 
 class _Cutter(Generic[HeadT]):
-    """Holds at most an unfinished head. limit: the longest frame that may begin from now on, in bytes."""
+    """The common base of the cutters. It holds back at most an unfinished head. limit: the longest frame that may begin
+    from now on, in bytes."""
 
     __slots__ = ("_held", "_layout", "_left", "_lowest", "_make", "limit", "problem")
 
     def __init__(self, layout: Struct, make: Callable[[tuple[Any, ...]], HeadT], limit: int) -> None:
         self.limit = limit
         self.problem: ProtocolError | None = None
-        """What ended the stream, behind the pieces that were returned last."""
+        """The error that ended the stream, after the pieces that were returned last."""
         self._layout: Final = layout
         self._lowest: Final = layout.size - _LENGTH
         self._make: Final[Callable[[tuple[Any, ...]], HeadT]] = make
         self._left = 0
-        """Bytes of the present frame that have not come."""
+        """The bytes of the current frame that have not arrived."""
         self._held = bytearray()
 
     @property
     def is_unfinished(self) -> bool:
-        """Whether a frame, or its length, has come in part."""
+        """True if a frame, or its length, has arrived in part."""
         return self._left > 0 or bool(self._held)
 
-    def is_within_frame(self, chunk: memoryview) -> bool:
-        """Whether the present frame goes on behind these bytes, which are passed over then."""
+    @property
+    def left(self) -> int:
+        """The bytes of the current frame that have not arrived."""
+        return self._left
+
+    def skip(self, count: int) -> None:
+        """Notes that this many bytes of the current frame have passed elsewhere."""
+        assert count <= self._left
+        self._left -= count
+
+    def skip_if_within_frame(self, chunk: memoryview) -> bool:
+        """Counts these bytes as passed if the current frame continues after them. Returns False if it does not."""
         left = self._left - len(chunk)
         if left <= 0:
             return False
@@ -82,20 +94,20 @@ class _Cutter(Generic[HeadT]):
         return True
 
     def cut(self, chunk: memoryview) -> list[Piece[HeadT]]:
-        """The pieces of the frames in this chunk, in order; a head that is not there as a whole is held back.
+        """Returns the pieces of the frames in this chunk, in order. An incomplete head is held back.
 
-        `problem` is set for a length that is too small for a head or above the limit, as soon as its four bytes are
-        there. The pieces before it are returned; nothing more may be cut.
+        For a length that is too small for a head or above the limit, `problem` is set as soon as the four bytes of the
+        length have arrived. The pieces before it are returned; nothing may be cut afterwards.
         """
         pieces: list[Piece[HeadT]] = []
         try:
             self._cut(chunk, pieces)
         except ProtocolError as problem:
-            self.problem = problem.with_traceback(None)  # whose frames have the chunk
+            self.problem = problem.with_traceback(None)  # a traceback would keep the chunk alive through its frames
         return pieces
 
     def _cut(self, chunk: memoryview, pieces: list[Piece[HeadT]]) -> None:
-        if self.is_within_frame(chunk):
+        if self.skip_if_within_frame(chunk):
             pieces.append(Piece(None, chunk, False, False))
             return
         size = len(chunk)
@@ -119,7 +131,7 @@ class _Cutter(Generic[HeadT]):
             self._hold(chunk[position:])
 
     def _complete_head(self, chunk: memoryview, pieces: list[Piece[HeadT]]) -> int:
-        """Where the chunk goes on behind what the head still lacked."""
+        """Completes a head. Returns the position after it in the chunk."""
         position = min(self._layout.size - len(self._held), len(chunk))
         self._hold(chunk[:position])
         if len(self._held) == self._layout.size:
@@ -131,7 +143,7 @@ class _Cutter(Generic[HeadT]):
         return position
 
     def _go_on(self, chunk: memoryview, position: int, pieces: list[Piece[HeadT]]) -> int:
-        """Where the chunk goes on behind the present frame."""
+        """Continues the current frame. Returns the position after it in the chunk."""
         end = min(position + self._left, len(chunk))
         self._left -= end - position
         pieces.append(Piece(None, chunk[position:end], not self._left, False))

@@ -1,7 +1,7 @@
-"""Answers to Produce in which nothing but offsets stands: no error, no text, no tagged field, and so no address.
+"""Recognizes answers to Produce that contain only offsets: no error, no message, no tagged field, and so no address.
 
-Nearly all answers to producers are such. To see that they are takes a tenth of what it takes to walk them, and at a
-given load of small frames that is a fifth of what a relay costs.
+Nearly all answers to producers are like that. Recognizing one takes a tenth of the time of a walk; for small frames a
+walk is a fifth of the cost of a relay.
 """
 
 from __future__ import annotations
@@ -13,21 +13,22 @@ from typing import Final
 from mesh.wire.reader import INT32
 
 FIRST_VERSION: Final = 9
-"""Of Produce: the first with varints."""
+"""The first version of Produce with varints."""
 _WITH_TOPIC_IDS: Final = 13
 _TOPIC_ID: Final = 16
 _BODY: Final = 8
-"""Behind the length and the correlation id of a frame."""
+"""The position after the length and the correlation id of a frame."""
 _ONE_BYTE: Final = 0x80
-"""Varints below it have one byte."""
+"""Varints below this value have one byte."""
 _PARTITION: Final = Struct(">ihqqqbbb")
-"""Index, error code, three numbers; no record errors, no text, no tagged fields."""
+"""Index, error code, three numbers; no record errors, no error message, no tagged fields."""
 _BEHIND_TOPICS: Final = INT32.size + 1
-"""throttle_time_ms, and no tagged fields."""
+"""The bytes of throttle_time_ms and of no tagged fields."""
 
 
 def is_plain_produce_answer(version: int, frame: memoryview) -> bool:
-    """frame: whole, with its length. False also for what is not such an answer at all, which others find."""
+    """Returns True for an answer with offsets only. frame: the whole frame, with its length. An invalid answer is False
+    here; other code reports it."""
     if version < FIRST_VERSION:
         return False
     try:

@@ -1,4 +1,4 @@
-"""Where the records stand in a Produce request that is whole, and what is said in front of them."""
+"""Finds the records in a whole Produce request, and the fields before them."""
 
 from __future__ import annotations
 
@@ -13,17 +13,18 @@ from mesh.wire.reader import INT16, INT32
 from mesh.wire.spans import Spans
 
 FRAME_HEADER: Final = 12
-"""Length, key, version and correlation id."""
+"""The bytes of length, key, version and correlation id."""
 _TOPIC_ID: Final = 16
-_FIRST_WITH_TOPIC_IDS: Final = 13
+FIRST_WITH_TOPIC_IDS: Final = 13
+"""The first version of Produce with topic ids instead of names (KIP-516)."""
 _TIMEOUT: Final = 4
 _ONE_BYTE: Final = 0x80
-"""Varints below it have one byte."""
+"""Varints below this value have one byte."""
 
 
 class ProduceParts(NamedTuple):
-    """acks: 0: it is not answered. topics: by name, as far as they have one. records: where those of each partition
-    begin and end in the frame."""
+    """The parts of a Produce request. acks: 0 for no answer. topics: the topic names, if the version has names.
+    records: the start and end of each partition's records in the frame."""
 
     acks: int
     transactional_id: str | None
@@ -32,7 +33,8 @@ class ProduceParts(NamedTuple):
 
 
 def body_of(api_key: ApiKey, version: int, frame: memoryview) -> int:
-    """Where the body of a request begins in its frame, which has its length in front. Raises ProtocolError."""
+    """Returns the position of the body of a request in its frame, which has its length in front. Raises
+    ProtocolError."""
     try:
         size, at = _text_length(frame, FRAME_HEADER)
         at += max(size, 0)
@@ -46,18 +48,19 @@ def body_of(api_key: ApiKey, version: int, frame: memoryview) -> int:
 
 
 def client_id_in(frame: Buffer) -> str | None:
-    """Of a request whose header has been read. frame: with its length."""
+    """Returns the client id of a request whose header has been read before. frame: with its length."""
     spans = Spans(memoryview(frame), FRAME_HEADER)
     length = spans.int16()
     return None if length < 0 else spans.text(length)
 
 
 def parts_of(version: int, frame: memoryview, body: int) -> ProduceParts:
-    """frame: with its length. body: where its body begins. Raises ProtocolError.
+    """Returns the parts of a Produce request. frame: with its length. body: the position of its body. Raises
+    ProtocolError.
 
-    Bytes are read straight here, and not by `Spans`: each request of a producer through a union is gone through.
+    Bytes are read directly and not with `Spans`, for speed: this runs for each request of a producer through a union.
     """
-    read = _FLEXIBLE if is_flexible(ApiKey.PRODUCE, version) else _CLASSIC
+    read = FLEXIBLE if is_flexible(ApiKey.PRODUCE, version) else CLASSIC
     try:
         parts, end = _parts(version, frame, body, *read)
     except (IndexError, StructError):
@@ -70,21 +73,22 @@ def parts_of(version: int, frame: memoryview, body: int) -> ProduceParts:
 def _parts(
     version: int, frame: memoryview, at: int, text_length: _ReadLength, length: _ReadLength, after_tags: _Skip
 ) -> tuple[ProduceParts, int]:
-    """What `parts_of` says, and where it ends. Raises IndexError or struct.error if that is behind the frame."""
+    """Returns the parts for `parts_of`, and the position after them. Raises IndexError or struct.error if that is
+    beyond the frame."""
     size, at = text_length(frame, at)
-    name = _text(frame, at, size) if size >= 0 else None
+    name = text_at(frame, at, size) if size >= 0 else None
     at += max(size, 0)
     acks: int = INT16.unpack_from(frame, at)[0]
     topics: list[str] = []
     records: list[tuple[int, int]] = []
     count, at = length(frame, at + INT16.size + _TIMEOUT)
     for _ in range(count):
-        if version >= _FIRST_WITH_TOPIC_IDS:
+        if version >= FIRST_WITH_TOPIC_IDS:
             at += _TOPIC_ID
         else:
             size, at = text_length(frame, at)
             if size >= 0:
-                topics.append(_text(frame, at, size))
+                topics.append(text_at(frame, at, size))
                 at += size
         partitions, at = length(frame, at)
         for _ in range(partitions):
@@ -98,14 +102,20 @@ def _parts(
 
 
 _ReadLength: TypeAlias = Callable[[memoryview, int], tuple[int, int]]
-"""A length, or a negative number for null, and where it ends."""
+"""Returns a length, negative for null, and the position after it."""
 _Skip: TypeAlias = Callable[[memoryview, int], int]
+Reads: TypeAlias = tuple[_ReadLength, _ReadLength, _Skip]
+"""Functions that read the length of a string, read that of an array or of bytes, and skip tagged fields."""
 
 
 def _compact_length(frame: memoryview, at: int) -> tuple[int, int]:
     byte = frame[at]
     if byte < _ONE_BYTE:
         return byte - 1, at + 1
+    if (second := frame[at + 1]) < _ONE_BYTE:
+        return (byte & 0x7F | second << 7) - 1, at + 2
+    if (third := frame[at + 2]) < _ONE_BYTE:
+        return (byte & 0x7F | (second & 0x7F) << 7 | third << 14) - 1, at + 3
     spans = Spans(frame, at)
     return spans.compact_length(), spans.position
 
@@ -133,12 +143,12 @@ def _no_tags(frame: memoryview, at: int) -> int:
     return at
 
 
-_FLEXIBLE: Final[tuple[_ReadLength, _ReadLength, _Skip]] = (_compact_length, _compact_length, _after_tags)
-_CLASSIC: Final[tuple[_ReadLength, _ReadLength, _Skip]] = (_text_length, _length, _no_tags)
+FLEXIBLE: Final[Reads] = (_compact_length, _compact_length, _after_tags)
+CLASSIC: Final[Reads] = (_text_length, _length, _no_tags)
 
 
-def _text(frame: memoryview, at: int, size: int) -> str:
-    """Bytes that are not UTF-8 are replaced in it, as by `Spans.text`."""
+def text_at(frame: memoryview, at: int, size: int) -> str:
+    """Returns a string of `size` bytes. Bytes that are not UTF-8 are replaced, as in `Spans.text`."""
     return str(frame[at : at + size], errors="replace")
 
 

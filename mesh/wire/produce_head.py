@@ -1,4 +1,4 @@
-"""What stands in front of the records of a Produce request: acks, which say whether it is answered at all."""
+"""Reads the acks of a Produce request, which determine whether it has an answer, from its first bytes."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ from mesh.wire.messages import Buffer
 
 _INT16: Final = Struct(">h")
 _HEADER: Final = 4 + 2 + 2 + 4
-"""Length, key, version and correlation id."""
+"""The bytes of length, key, version and correlation id."""
 _LONGEST_VARINT: Final = 5
 MOST_TAGS: Final = 16
-"""In the header of a request; no version has any. They are gone through each time that more of the request has come."""
+"""The most tagged fields in a request header; no version has any. They are read again each time that more of the
+request arrives."""
 _FIRST_FLEXIBLE: Final = KNOWN_APIS[ApiKey.PRODUCE].first_flexible
 
 
 def acks_of(version: int, beginning: Buffer) -> int | None:
-    """beginning: of the frame, its length included, as far as it has come. None if more is needed. Raises
-    ProtocolError."""
+    """Returns the acks of a Produce request; None if more bytes are needed. beginning: the first bytes of the frame,
+    with its length. Raises ProtocolError."""
     try:
         at = _after_text(beginning, _HEADER)
         if version < _FIRST_FLEXIBLE:
@@ -30,12 +31,12 @@ def acks_of(version: int, beginning: Buffer) -> int | None:
             at = _after_compact_text(beginning, _after_tags(beginning, at))
         acks: int = _INT16.unpack_from(beginning, at)[0]
     except (IndexError, StructError):
-        return None  # what was to be read lies behind the end
+        return None  # the field has not arrived
     return acks
 
 
 def _varint(data: Buffer, at: int) -> tuple[int, int]:
-    """An unsigned one, and where it ends."""
+    """Returns an unsigned varint, and the position after it."""
     value = 0
     for index in range(_LONGEST_VARINT):
         byte = data[at + index]
@@ -54,7 +55,7 @@ def _after_text(data: Buffer, at: int) -> int:
 
 def _after_compact_text(data: Buffer, at: int) -> int:
     if not data[at]:
-        return at + 1  # null, as hardly any producer has a transactional id
+        return at + 1  # null: few producers have a transactional id
     length, at = _varint(data, at)
     return at + length - 1
 

@@ -1,11 +1,12 @@
-"""A cursor over one request from a peer: Kafka's primitive types, each bounded by the bytes that are left.
+"""A cursor over one request from a peer. It reads Kafka's primitive types, and checks each against the bytes that are
+left.
 
-It takes for a value what a broker takes for it (`org.apache.kafka.common.protocol.ByteBufferAccessor`, and what Kafka's
-generator makes of the messages), since clients are tried against brokers: a varint may have more bytes than it needs,
-every negative length is null, and bytes that are not UTF-8 are replaced.
+It accepts the same values as a broker (`org.apache.kafka.common.protocol.ByteBufferAccessor`, and the classes that
+Kafka's generator makes), since clients are tested with brokers: a varint may have more bytes than it needs, every
+negative length is null, and bytes that are not UTF-8 are replaced.
 
-Nothing is allocated for a length or a count before it has been checked. Elements of arrays and tagged fields are also
-counted over the whole request, since a byte on the wire can become a hundred in memory.
+No memory is allocated for a length or a count before it has been checked. Array elements and tagged fields are also
+counted over the whole request, since one encoded byte can need a hundred bytes of memory.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from uuid import UUID
 from mesh.wire.errors import ProtocolError
 
 MAX_ELEMENTS: Final = 20_000
-"""Elements of all arrays of a request together, and its tagged fields: a Fetch of that many partitions has 600 KB."""
+"""The most array elements in a request, including tagged fields. A Fetch with this many partitions has 600 KB."""
 
 MAX_VARINT_BYTES: Final = 5
 _MAX_INT32: Final = 2**31 - 1
@@ -33,9 +34,9 @@ Values: TypeAlias = tuple[Any, ...]
 
 
 class Cursor:
-    """Reads forward through the bytes of one request; every method raises ProtocolError where they do not fit.
+    """Reads forward through the bytes of one request. Every method raises ProtocolError for invalid bytes.
 
-    data: the request; bytes, so that it can be kept undecoded without holding on to a receive buffer.
+    data: the request, as bytes, so that it can be kept undecoded without keeping a receive buffer.
     """
 
     __slots__ = ("data", "elements_left", "position")
@@ -46,13 +47,13 @@ class Cursor:
         self.elements_left = MAX_ELEMENTS
 
     def finish(self) -> None:
-        """Nothing may be left. For what must have one form; no broker looks at what is behind a request."""
+        """Checks that no bytes are left. Used for data with exactly one form; brokers ignore bytes after a request."""
         left = len(self.data) - self.position
         if left:
             raise ProtocolError("trailing_bytes", f"{left} bytes after the end of the message")
 
     def unpack(self, layout: Struct) -> Values:
-        """A run of fields of fixed size."""
+        """Reads a run of fields of fixed size."""
         try:
             values = layout.unpack_from(self.data, self.position)
         except StructError:
@@ -61,7 +62,7 @@ class Cursor:
         return values
 
     def unpack_rows(self, layout: Struct, count: int) -> list[Values]:
-        """So many runs of the same fields of fixed size."""
+        """Reads several runs of the same fields of fixed size."""
         end = self.position + count * layout.size
         if end > len(self.data):
             raise self._truncated(count * layout.size)
@@ -85,12 +86,12 @@ class Cursor:
         return self.int8() != 0
 
     def uuid(self) -> UUID | None:
-        """None for the zero UUID, which stands for "no id"."""
+        """Reads a UUID; None for the zero UUID, which means "no id"."""
         value = self._take(16)
         return UUID(bytes=value) if any(value) else None
 
     def unsigned_varint(self) -> int:
-        """Its lowest 32 bits, as a number that is not negative."""
+        """Reads the lowest 32 bits of a varint, as an unsigned number."""
         data, position = self.data, self.position
         value = 0
         for shift in range(0, 7 * MAX_VARINT_BYTES, 7):
@@ -105,9 +106,10 @@ class Cursor:
         raise ProtocolError("invalid_varint", f"a varint of more than {MAX_VARINT_BYTES} bytes at {self.position}")
 
     def compact_length(self) -> int:
-        """A length or count of the flexible encoding; -1 is null, as in the older one.
+        """Reads a length or count in the flexible encoding; -1 is null, as in the older encoding.
 
-        Java's numbers have a sign, so one above 2^31 is negative, which is null; 2^31 itself, less one, is huge.
+        Java's numbers are signed. So a value above 2^31 is a negative length, which is null; 2^31 itself, minus one, is
+        a huge length.
         """
         value = self.unsigned_varint()
         return value - 1 if value <= _MAX_INT32 + 1 else -1
@@ -133,35 +135,41 @@ class Cursor:
         return self._take(self.compact_length())
 
     def skip_byte_string(self) -> None:
-        """Passes over nullable bytes or records without copying them."""
+        """Skips nullable bytes or records without copying them."""
         self._skip_nullable(self.int32())
 
     def skip_compact_byte_string(self) -> None:
         self._skip_nullable(self.compact_length())
 
     def count(self, element_size: int) -> int:
-        """The length of an array whose elements have at least `element_size` bytes each; -1 is null."""
+        """Reads the length of an array; -1 is null. element_size: the fewest bytes of an element."""
         return self._affordable(max(self.int32(), -1), element_size)
 
     def compact_count(self, element_size: int) -> int:
         return self._affordable(self.compact_length(), element_size)
 
     def skip_tagged_fields(self) -> None:
-        """In the requests served here there is none that a consumer sets; KIP-482 lets a reader skip the others."""
+        """Skips tagged fields. Consumers send none in the requests served here, and KIP-482 allows servers to ignore
+        them."""
         for _ in range(self.tag_count()):
             self.unsigned_varint()
             self._skip(self.unsigned_varint())
 
     def tag_count(self) -> int:
-        """How many tagged fields follow, each with its tag, its size and its content."""
+        """Reads the number of tagged fields. Each of them has a tag, a size and contents."""
         count = self.unsigned_varint()
         return self._affordable(count if count <= _MAX_INT32 else 0, 2)
 
     def tagged_field(self) -> Cursor:
-        """The content of a tagged field, from its size on; what it holds counts with the rest of the message."""
+        """Reads the size and contents of a tagged field, and returns a cursor over the contents. Their elements count
+        for the whole message."""
         content = Cursor(self._take(self.unsigned_varint()))
         content.elements_left = self.elements_left
         return content
+
+    def records(self, length: int) -> bytes | memoryview:
+        """Reads the bytes of records."""
+        return self._take(length)
 
     def _text(self, length: int) -> str:
         return self._take(length).decode(errors="replace")
@@ -193,3 +201,23 @@ class Cursor:
     def _truncated(self, wanted: int) -> ProtocolError:
         left = len(self.data) - self.position
         return ProtocolError("truncated", f"{wanted} bytes announced at {self.position}, {left} left")
+
+
+class ViewCursor(Cursor):
+    """A cursor over a received message. The records that it reads are slices of the message."""
+
+    __slots__ = ("_view",)
+
+    def __init__(self, view: memoryview) -> None:
+        super().__init__(view)  # type: ignore[arg-type]  # single elements of both types are equal
+        self._view: Final = view
+
+    def records(self, length: int) -> bytes | memoryview:
+        start = self.position
+        self._skip(length)
+        return self._view[start : self.position] if length else b""  # an empty view would keep the message alive
+
+    def _take(self, length: int) -> bytes:
+        start = self.position
+        self._skip(length)
+        return bytes(self._view[start : self.position])

@@ -1,8 +1,8 @@
-"""The APIs that a relay passes on: what clients, also those of administrators, ask of brokers.
+"""The APIs that a relay passes on: those of clients and of administrators.
 
-A broker's listener advertises more: the APIs of share coordinators (83-87), which brokers ask each other. What is not
-here is never advertised: a version that nobody has read may carry an address or a topic id somewhere, and clients fall
-back to one that is known (KIP-511).
+A broker's listener advertises more APIs, those of share coordinators (83-87), which only brokers use. An API or version
+that is not listed here is never advertised: an unknown version may contain an address or a topic id, and clients fall
+back to a known version (KIP-511).
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ _BETWEEN_SERVERS: Final = frozenset(
 RELAYED_APIS: Final[Mapping[ApiKey, Versions]] = MappingProxyType(
     {api_key: versions for api_key, versions in KNOWN_APIS.items() if api_key not in _BETWEEN_SERVERS}
 )
-"""Each in the versions whose every field is known (`mesh.wire.entities`)."""
+"""The versions in which every field is known (`mesh.wire.entities`)."""
 
 ADVERTISED_APIS: Final[Mapping[ApiKey, tuple[int, int]]] = MappingProxyType(
     {api_key: (versions.lowest, versions.highest) for api_key, versions in RELAYED_APIS.items()}
     | {ApiKey.PRODUCE: (0, RELAYED_APIS[ApiKey.PRODUCE].highest)}
 )
-"""The lowest and the highest version of each as ApiVersions says them: Produce from v0 on, for librdkafka, although no
-broker serves it below v3 (KAFKA-18659)."""
+"""The lowest and highest versions in ApiVersions. Produce is advertised from v0, for librdkafka, although no broker
+serves it below v3 (KAFKA-18659)."""

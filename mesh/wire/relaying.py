@@ -1,12 +1,12 @@
-"""The wire side of one client whose requests are passed on to a broker, and of the broker's answers. No IO, no clock.
+"""The requests of one client that are passed on to a broker, and the broker's answers. No IO, no clock.
 
-Bytes pass unchanged, whatever API they are of, but for answers in which a broker's address stands (`addresses`) and for
-ApiVersions, which lists nothing that is not served here. An answer that is whole in one chunk is rewritten with its
-length. Fetch and ShareFetch answers that are not stream through `AnswerWalker`; others are collected, up to
+Bytes of all APIs pass unchanged, except for answers that contain addresses of brokers (`addresses`) and for
+ApiVersions, which lists only what is served here. An answer that is complete in one chunk is rewritten with its length.
+Incomplete Fetch and ShareFetch answers pass through `AnswerWalker`; other incomplete answers are collected, up to
 `LARGEST_COLLECTED`.
 
-Some requests are answered here (authentication, say). They are handed out whole, in `local`; nothing that follows one
-is passed on before it is answered, and its answer waits for those of the requests before it.
+The mesh answers some requests itself, such as authentication. These are complete frames in `local`. Later requests are
+passed on only after such a request has been answered, and its answer waits for those of earlier requests.
 """
 
 from __future__ import annotations
@@ -29,36 +29,36 @@ from mesh.wire.plain_answers import is_plain_produce_answer
 from mesh.wire.produce_head import acks_of
 
 LARGEST_COLLECTED: Final = 128 << 20
-"""Bytes of an answer that is rewritten, and so collected first."""
+"""The largest answer that is rewritten, in bytes; it is collected first."""
 LARGEST_ANSWER: Final = (1 << 31) - 1
-"""Bytes of an answer that passes: nothing of it is kept."""
+"""The largest answer that passes through, in bytes: nothing of it is kept."""
 MOST_IN_FLIGHT: Final = 1_000
-"""Requests of a connection that wait for their answers; beyond it nothing is passed on, until some are answered."""
+"""The most unanswered requests of a connection. Above it nothing is passed on until some are answered."""
 LARGEST_LOCAL: Final = 64 << 10
-"""Bytes of a request that is answered here: the largest holds a token."""
+"""The largest request that the mesh answers itself, in bytes: such a request may contain a SASL token."""
 LARGEST_PRODUCE_HEAD: Final = 128 << 10
-"""Bytes in front of a Produce request's acks: two texts of at most 32 KiB, and tagged fields."""
+"""The most bytes before the acks of a Produce request: two strings of at most 32 KiB, and tagged fields."""
 _LENGTH: Final = 4
 _FRAME_LENGTH: Final = Struct(">i")
 _STREAMED: Final = frozenset({ApiKey.FETCH, ApiKey.SHARE_FETCH})
 _API_KEYS: Final[Mapping[int, ApiKey]] = {int(key): key for key in ApiKey}
-"""The same as to call `ApiKey`, in a twentieth of the time; each request asks."""
+"""The same as a call of `ApiKey`, in a twentieth of the time; each request needs it."""
 
 
 class Room(Protocol):
-    """Memory for the request of one connection that is being taken as a whole."""
+    """Memory for the one request of a connection that is being read as a whole."""
 
     def take(self, size: int) -> bool:
-        """Whether there is room for a request of so many bytes. If not, the connection is told of it when there is."""
+        """Returns True if there is memory for a request of this size. If not, a callback follows when there is."""
 
     def give_back(self) -> None:
-        """The request is whole, or the connection has ended."""
+        """Called when the request is complete, or when the connection has ended."""
 
 
 class RelayedRequest:
-    """A request that waits for its answer. began: when it was passed on, by the clock of the caller. size, answer_size:
-    bytes, without the four of their lengths; answer_size is None for one without an answer of its broker. error: as
-    `mesh.wire.first_errors` says."""
+    """A request that waits for its answer. began: when it was passed on, by the caller's clock. size, answer_size:
+    bytes after the length field; answer_size is None without an answer of the broker. error: the error code that
+    `mesh.wire.first_errors` finds in the answer."""
 
     __slots__ = (
         "answer",
@@ -87,11 +87,12 @@ class RelayedRequest:
 class RelayedConnection:
     """The requests of one client on their way to a broker, and the answers on their way back.
 
-    served: the versions of each API that is passed on. advertised: those that ApiVersions lists at most. local: APIs
-    that are answered here. answered: told of each answer that has left. limit: bytes of the largest request. guard:
-    told of the API of each request that is to be passed on; raises ProtocolError if its client may not ask yet, or any
-    more. authentication: takes note of one that passes; its requests and answers are whole when they do.
-    raise_versions: what ApiVersions lists besides, as in `limited`.
+    served: the versions of each API that pass. advertised: the highest versions that ApiVersions lists. local: the APIs
+    that the mesh answers itself. addresses: the addresses of brokers for clients. answered: called for each answer that
+    has been sent. limit: the size of the largest request, in bytes. guard: called with the API key of each request that
+    passes; raises ProtocolError if the client may not send it now. authentication: follows an authentication that
+    passes through; its requests and answers are then read as a whole. raise_versions: the additional versions in
+    ApiVersions, as in `limited`.
     """
 
     def __init__(
@@ -115,28 +116,30 @@ class RelayedConnection:
         self._guard = guard
         self._authentication = authentication
         self._room: Room | None = None
-        """Of requests that are taken as a whole; a relay takes none."""
+        """Memory for requests that are read as a whole; a relay reads none."""
         self._watched: Collection[ApiKey] = OF_AUTHENTICATION if authentication is not None else ()
         self.problem: ProtocolError | None = None
-        """What ended the stream of requests. Those before it are answered; then the connection is to be closed."""
+        """The error that ended the stream of requests. Earlier requests are answered; then the connection is closed."""
+        self._has_ended = False
+        """True after a problem, or the end of the connection. No further byte passes."""
         self._requests = RequestCutter(limit)
         self._answers = AnswerCutter(LARGEST_ANSWER)
         self._expected: deque[RelayedRequest] = deque()
         self.local: list[bytes] = []
-        """Frames, with their lengths, that are to be answered here; taken out by the caller."""
+        """Frames with their lengths that the mesh has to answer. The caller removes them."""
         self._waiting: deque[Piece[RequestHead]] = deque()
-        """What came behind a request that is answered here and is not yet."""
+        """Data after a request that the mesh answers itself and has not answered yet."""
         self._unanswered: RelayedRequest | None = None
         self._held: bytearray | None = None
-        """A local request that is not whole yet, or the beginning of a Produce request whose acks have not come."""
+        """An incomplete local request, or the beginning of a Produce request whose acks have not arrived."""
         self._produce: RequestHead | None = None
-        self._look_at = 0
-        """How much there has to be of its beginning before it is looked at again."""
+        self._next_read_at = 0
+        """The length of the beginning at which it is read again."""
         self._is_local = False
         self._answering: RelayedRequest | None = None
         self._answer_size = 0
         self._is_plain = False
-        """Whether the present answer is known to say nothing but offsets, and the names of topics."""
+        """True if the current answer contains only offsets and topic names."""
         self._walker: AnswerWalker | None = None
         self._collected: list[memoryview] | None = None
 
@@ -144,12 +147,16 @@ class RelayedConnection:
 
     @property
     def in_flight(self) -> int:
-        """How many requests wait for their answers."""
+        """The number of requests that wait for their answers."""
         return len(self._expected)
+
+    def under_way(self, apis: Collection[ApiKey]) -> list[RelayedRequest]:
+        """Returns the requests of these APIs that have been passed on, and whose answers have not been sent."""
+        return [each for each in self._expected if each.api_key in apis and not each.is_local]
 
     @property
     def is_blocked(self) -> bool:
-        """Whether a request has to be answered, here or by the broker, before anything is passed on again."""
+        """True if a request must be answered, by the mesh or the broker, before the next one is passed on."""
         return self._unanswered is not None or bool(self._waiting)
 
     @property
@@ -161,15 +168,16 @@ class RelayedConnection:
         return self._answers.is_unfinished
 
     def change(self, *, local: Collection[ApiKey] | None = None, limit: int | None = None) -> None:
-        """From the next request on."""
+        """Changes settings for later requests."""
         if local is not None:
             self._local = local
         if limit is not None:
             self._requests.limit = limit
 
     def end(self) -> None:
-        """Nothing passes any more, and nobody is told of anything: no cycle may stay."""
-        self._answered, self._guard = _told_to_nobody, None
+        """Stops passing data on and calling functions, so that no reference cycle remains."""
+        self._has_ended = True
+        self._answered, self._guard = _ignore, None
         self._waiting.clear()
         self._held = self._walker = self._collected = None
         if self._room is not None:
@@ -179,23 +187,40 @@ class RelayedConnection:
     # From the client
 
     def receive_requests(self, chunk: memoryview, now: float) -> list[Buffer]:
-        """What is to be passed on of these bytes. `problem` tells what ended the stream behind that."""
+        """Takes bytes of the client, and returns the bytes to pass on. `problem` has the error that ended the stream
+        after them, if any. Bytes after that error never pass: they may be the rest of a refused request."""
+        if self._has_ended:
+            return []
         is_passing = self._held is None and not self._waiting
-        if is_passing and self._requests.is_within_frame(chunk):
-            return [chunk]  # most of the bytes that are produced
+        if is_passing and self._requests.skip_if_within_frame(chunk):
+            return [chunk]  # most bytes of producers take this path
         self._waiting += self._requests.cut(chunk)
         return self.pass_on(now)
 
+    @property
+    def unread(self) -> int:
+        """The bytes of the current request that have not arrived and will pass without being read; 0 if something holds
+        them back."""
+        is_held = self._held is not None or self._waiting or self.problem is not None
+        return 0 if is_held else self._requests.left
+
+    def passed(self, count: int) -> None:
+        """Notes that this many bytes of `unread` have passed elsewhere."""
+        self._requests.skip(count)
+
     def pass_on(self, now: float) -> list[Buffer]:
-        """What may be passed on now, of what has come; as `receive_requests`."""
+        """Returns the received bytes that may be passed on now, like `receive_requests`."""
+        if self._has_ended:
+            return []
         passed: list[Buffer] = []
         try:
             self._pass_on(now, passed)
         except ProtocolError as problem:
-            self.problem = problem.with_traceback(None)  # whose frames have the chunk
+            self.problem = problem.with_traceback(None)  # a traceback would keep the chunk alive through its frames
             self._waiting.clear()
         if not self._waiting:
             self.problem = self.problem or self._requests.problem
+        self._has_ended = self.problem is not None
         return passed
 
     def _pass_on(self, now: float, passed: list[Buffer]) -> None:
@@ -221,7 +246,7 @@ class RelayedConnection:
             self._guard(head.api_key)
         self._check_served(head)
         if head.api_key == ApiKey.PRODUCE:
-            self._held, self._produce, self._look_at = bytearray(), head, 0
+            self._held, self._produce, self._next_read_at = bytearray(), head, 0
         else:
             if head.api_key in self._watched:
                 self._check_size(head)
@@ -237,7 +262,7 @@ class RelayedConnection:
             raise ProtocolError("unsupported_version", f"{name} v{head.api_version} is not in v{lowest}-{highest}")
 
     def _check_size(self, head: RequestHead) -> None:
-        """Of a request that is kept until it is whole."""
+        """Checks the size of a request that is kept until it is complete."""
         if head.length > LARGEST_LOCAL:
             raise ProtocolError("frame_size", f"a frame of {head.length} bytes; up to {LARGEST_LOCAL} are allowed")
 
@@ -256,10 +281,10 @@ class RelayedConnection:
             self._hold_authentication(piece, passed)
             return
         begin = piece.buffer if not held else held + piece.buffer
-        if len(begin) < self._look_at and not piece.is_last:
+        if len(begin) < self._next_read_at and not piece.is_last:
             self._held = bytearray(begin)
             return
-        self._look_at = 2 * len(begin)  # a beginning that comes byte by byte is not read as often
+        self._next_read_at = 2 * len(begin)  # limits how often a beginning that arrives byte by byte is read
         acks = acks_of(head.api_version, begin)
         if acks is None:
             if piece.is_last or len(begin) > LARGEST_PRODUCE_HEAD:
@@ -282,22 +307,22 @@ class RelayedConnection:
             try:
                 self._authentication.requested(request.api_key, request.api_version, bytes(held))
             except ProtocolError:
-                self._expected.pop()  # it is not passed on, so nobody answers it
+                self._expected.pop()  # it is not passed on, so no answer comes
                 raise
             self._held = None
             passed.append(held)
 
     def answer(self, answer: list[Buffer]) -> list[Buffer]:
-        """The answer to the request of `local` that was handed out last, with its length; what may leave now."""
+        """Takes the answer to the last request in `local`, with its length. Returns the bytes that may be sent now."""
         request, self._unanswered = self._unanswered, None
         assert request is not None
         request.answer = answer
-        return self._leave()
+        return self._ready_answers()
 
     # From the broker
 
     def receive_answers(self, chunk: memoryview) -> list[Buffer]:
-        """What the client is to be sent of these bytes. Raises ProtocolError."""
+        """Takes bytes of the broker, and returns the bytes to send to the client. Raises ProtocolError."""
         sent: list[Buffer] = []
         pieces = self._answers.cut(chunk)
         for piece in pieces:
@@ -307,7 +332,7 @@ class RelayedConnection:
             if piece.is_last:
                 self._end_answer()
                 if self._expected and self._expected[0].answer is not None:
-                    sent += self._leave()
+                    sent += self._ready_answers()
         if self._answers.problem is not None:
             raise self._answers.problem
         return sent
@@ -334,7 +359,7 @@ class RelayedConnection:
             sent += self._walker.feed(piece.buffer)
         elif self._collected is not None:
             self._collect(piece, request, sent)
-        elif piece.head is None or not self._is_looked_at(request):
+        elif piece.head is None or not self._may_change(request):
             sent.append(piece.buffer)
         elif piece.is_whole:
             sent += self._rewritten(request, piece.buffer[_LENGTH:])
@@ -350,20 +375,20 @@ class RelayedConnection:
 
     def _collect(self, piece: Piece[AnswerHead], request: RelayedRequest, sent: list[Buffer]) -> None:
         assert self._collected is not None
-        self._collected.append(memoryview(bytes(piece.buffer)))  # a chunk that waits would hold all of its memory
+        self._collected.append(memoryview(bytes(piece.buffer)))  # a slice would keep the memory of the whole chunk
         if piece.is_last:
             whole = memoryview(b"".join(self._collected))
             self._collected = None
             sent += self._rewritten(request, whole[_LENGTH:])
 
-    def _is_looked_at(self, request: RelayedRequest) -> bool:
+    def _may_change(self, request: RelayedRequest) -> bool:
         key = request.api_key
         if self._is_plain:
             return False
         return key is ApiKey.API_VERSIONS or key in self._watched or carries_addresses(key, request.api_version)
 
     def _walker_of(self, request: RelayedRequest) -> AnswerWalker | None:
-        """For an answer that is to stream."""
+        """Returns the walker for an answer that passes through in chunks, if there is one."""
         if request.api_key not in _STREAMED:
             return None
         return AnswerWalker(request.api_key, request.api_version, self._answer_size)
@@ -387,8 +412,8 @@ class RelayedConnection:
             self._authentication.answered_other(request.api_key)
         self._answered(request)
 
-    def _leave(self) -> list[Buffer]:
-        """Answers made here for which no earlier one is missing."""
+    def _ready_answers(self) -> list[Buffer]:
+        """Returns answers of the mesh that no longer wait for an earlier answer."""
         sent: list[Buffer] = []
         expected = self._expected
         while expected and expected[0].answer is not None:
@@ -399,7 +424,7 @@ class RelayedConnection:
         return sent
 
 
-def _told_to_nobody(request: RelayedRequest) -> None: ...
+def _ignore(request: RelayedRequest) -> None: ...
 
 
 def _not_served(key: int) -> str:

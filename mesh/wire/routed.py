@@ -1,9 +1,9 @@
-"""The wire side of one client of a union of clusters, and of the broker that its connection leads to. No IO, no clock.
+"""The requests of one client of a union that are passed on to the broker of its connection. No IO, no clock.
 
-It is a relayed connection whose requests are taken whole and looked at before anything of them is passed on: once some
-partitions of a request are upstream, one that belongs to another cluster could only be refused by closing the
-connection. A request of which all is for the connection's own broker is passed on, as its cluster calls things. Any
-other is answered here, as authentication is: nothing that follows one is passed on before it is answered.
+Unlike in a relay, a request is read as a whole before any part of it is passed on: once some partitions have been sent
+upstream, a partition of another cluster could only be refused by closing the connection. A Produce of a single
+partition with acks passes as it arrives. A request that concerns only the connection's own broker is passed on with the
+names of its cluster. The mesh answers any other request itself, and later requests wait for its answer.
 """
 
 from __future__ import annotations
@@ -16,42 +16,55 @@ from mesh.wire.answer_walker import AnswerWalker
 from mesh.wire.apis import ApiKey
 from mesh.wire.errors import ProtocolError
 from mesh.wire.messages import Buffer
+from mesh.wire.one_partition import LARGEST_BEGINNING, OnePartition, OnePartitionReader
 from mesh.wire.passing import Piece, RequestHead
 from mesh.wire.relaying import RelayedConnection, RelayedRequest, Room
 
+_LENGTH: Final = 4
 LARGEST_TAKEN: Final = 16 << 20
-"""Bytes of a request without records."""
+"""The largest request without records, in bytes."""
 
 
 class PassedRequest(NamedTuple):
-    """A request as the broker is to have it, its length in front. is_answered: False for a Produce without acks."""
+    """A request for the broker, with its length in front. is_answered: False for a Produce with acks=0."""
 
     frame: Sequence[Buffer]
     is_answered: bool
 
 
 class Translation(Protocol):
-    """What the requests and answers of a connection become on their way."""
+    """Translates the requests and answers of a connection."""
 
     def request(self, head: RequestHead, frame: memoryview) -> PassedRequest | None:
-        """None: it is to be answered here. frame: with its length. Raises ProtocolError."""
+        """Translates a request that passes; returns None if the mesh must answer it. frame: with its length. Raises
+        ProtocolError."""
 
-    def leaf_of_nodes(self, api_key: ApiKey, version: int) -> int | None:
-        """For an answer that may stream: what `AnswerWalker` puts into node ids; None if it must be whole."""
+    def passes_unchanged(self, produced: OnePartition) -> bool:
+        """Returns True if `request` passes this Produce without a change before its records. False does not exclude
+        that."""
+
+    def may_change_records(self, beginning: memoryview, size: int) -> bool:
+        """Returns True if `request` may change the records of a partition in a Produce. beginning: the first bytes of
+        the records. size: the bytes of all records."""
+
+    def walker(self, api_key: ApiKey, version: int, size: int) -> AnswerWalker | None:
+        """Returns the walker that changes an answer of this size in chunks; None if the answer must be complete
+        first."""
 
     def is_changed(self, api_key: ApiKey, version: int, *, is_plain: bool) -> bool:
-        """Whether something may have to be changed in the answer of this version. is_plain: nothing but offsets and
-        names stand in it, as `mesh.wire.plain_answers` says."""
+        """Returns True if an answer of this version may have to change. is_plain: whether it contains only offsets and
+        names, as found by `mesh.wire.plain_answers`."""
 
     def answer(self, api_key: ApiKey, version: int, answer: memoryview) -> Sequence[Buffer]:
-        """The answer as the client is to have it, its length in front. answer: without. Raises ProtocolError."""
+        """Translates an answer for the client. answer: without its length; the result has it in front. Raises
+        ProtocolError."""
 
 
 class RoutedConnection(RelayedConnection):
     """The requests of one client of a union on their way to a broker, and the answers on their way back.
 
-    As `RelayedConnection`, and translation: of all that passes. `local` has the requests that it does not let pass,
-    too; those are not counted as what `local_apis` names.
+    The parameters are those of `RelayedConnection`, and translation, which translates all that passes. `local` also has
+    the requests that the translation does not pass; they do not count as requests of the APIs in the parameter `local`.
     """
 
     def __init__(
@@ -67,8 +80,11 @@ class RoutedConnection(RelayedConnection):
     ) -> None:
         super().__init__(served, served, local, addresses, answered, limit, guard)
         self.translation = translation
-        """May be replaced: for requests that come, and for answers, from now on."""
+        """The translation of later requests and answers; it may be replaced."""
         self._taken: RequestHead | None = None
+        self._may_be_one_partition = False
+        """True while the request that is being read may be a Produce of a single partition."""
+        self._one_partition: Final = OnePartitionReader()
         self._room = room
 
     def _begin_request(self, head: RequestHead, now: float) -> None:
@@ -81,11 +97,15 @@ class RoutedConnection(RelayedConnection):
         if head.api_key != ApiKey.PRODUCE and head.length > LARGEST_TAKEN:
             raise ProtocolError("frame_size", f"a frame of {head.length} bytes; up to {LARGEST_TAKEN} are allowed")
         self._taken, self._held = head, bytearray()
+        self._may_be_one_partition, self._next_read_at = head.api_key == ApiKey.PRODUCE, 0
 
     def _hold(self, piece: Piece[RequestHead], now: float, passed: list[Buffer]) -> None:
         head, held = self._taken, self._held
         if head is None or held is None:
             super()._hold(piece, now, passed)
+            return
+        looks = self._may_be_one_partition and (piece.is_whole or not piece.is_last)
+        if looks and self._pass_early(head, held, piece, now, passed):
             return
         if piece.is_whole:
             frame = piece.buffer
@@ -94,12 +114,50 @@ class RoutedConnection(RelayedConnection):
             if not piece.is_last:
                 return
             frame = memoryview(held)
+        self._end_taking()
+        self._pass(RelayedRequest(head, now, is_local=False), self.translation.request(head, frame), frame, passed)
+
+    def _pass_early(
+        self, head: RequestHead, held: bytearray, piece: Piece[RequestHead], now: float, passed: list[Buffer]
+    ) -> bool:
+        """Passes a request on if the fields before its records suffice, and returns whether it did. The records need
+        not have arrived."""
+        if len(held) + len(piece.buffer) < self._next_read_at:
+            return False
+        beginning = memoryview(held + piece.buffer) if held else piece.buffer
+        self._next_read_at = 2 * len(beginning)  # limits how often a beginning that arrives byte by byte is read
+        found = self._one_partition.read(head.api_version, beginning, _LENGTH + head.length)
+        if found == "incomplete":
+            self._may_be_one_partition = len(beginning) < LARGEST_BEGINNING
+            return False
+        self._may_be_one_partition = False
+        if found is None or not found.acks:
+            return False  # without an answer, a move of the topic cannot tell whether the whole request has passed
+        if self.translation.may_change_records(beginning[found.records_at :], found.size):
+            return False
+        if self.translation.passes_unchanged(found):
+            translated = PassedRequest((beginning,), is_answered=True)
+        elif piece.is_whole:
+            return False
+        else:
+            short = self.translation.request(head, memoryview(found.without_records(beginning)))
+            if short is None:
+                return False
+            translated = PassedRequest(found.with_records(short.frame, beginning), is_answered=True)
+        self._end_taking()
+        self._pass(RelayedRequest(head, now, is_local=False), translated, beginning, passed)
+        return True
+
+    def _end_taking(self) -> None:
         self._taken = self._held = None
         if self._room is not None:
             self._room.give_back()
-        translated = self.translation.request(head, frame)
-        request = RelayedRequest(head, now, is_local=translated is None)
+
+    def _pass(
+        self, request: RelayedRequest, translated: PassedRequest | None, frame: memoryview, passed: list[Buffer]
+    ) -> None:
         if translated is None:
+            request.is_local = True
             self.local.append(bytes(frame))
             self._unanswered = request
         else:
@@ -109,14 +167,11 @@ class RoutedConnection(RelayedConnection):
                 return
         self._expected.append(request)
 
-    def _is_looked_at(self, request: RelayedRequest) -> bool:
+    def _may_change(self, request: RelayedRequest) -> bool:
         return self.translation.is_changed(request.api_key, request.api_version, is_plain=self._is_plain)
 
     def _walker_of(self, request: RelayedRequest) -> AnswerWalker | None:
-        leaf = self.translation.leaf_of_nodes(request.api_key, request.api_version)
-        if leaf is None:
-            return None
-        return AnswerWalker(request.api_key, request.api_version, self._answer_size, leaf)
+        return self.translation.walker(request.api_key, request.api_version, self._answer_size)
 
     def _rewritten(self, request: RelayedRequest, answer: memoryview) -> Sequence[Buffer]:
         return self.translation.answer(request.api_key, request.api_version, answer)

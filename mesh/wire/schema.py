@@ -1,6 +1,7 @@
-"""What kio's message classes and ours say about their fields, in one form, for the tables of decoder and encoder.
+"""The fields of kio's message classes and of ours in a common form, for the tables of decoder and encoder.
 
-kio leaves Kafka's `_ms` off the names of durations; ours keep it, so `throttle_time` there is `throttle_time_ms` here.
+kio omits Kafka's `_ms` in the names of durations, and our messages keep it: kio's `throttle_time` is our
+`throttle_time_ms`.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 @dataclass(frozen=True, slots=True)
 class FieldType:
-    """The type of one field: of one value, or of an array of `item`; either may be null."""
+    """The type of one field: one value, or an array of `item`. Either may be nullable."""
 
     item: type
     is_array: bool
@@ -23,11 +24,11 @@ class FieldType:
 class SchemaField:
     """A field of a kio class.
 
-    name: kio's; message_name: the one it has in our messages.
+    name: kio's name. message_name: the name in our messages.
     kafka_type: the name of a primitive type, None if the item is a struct.
-    tag: its number, of a field that is left out on the wire where it has its default; None for any other.
-    is_required: kio has no default for it.
-    default: kio's, if it has one.
+    tag: the tag of a field that is not encoded if it has its default; None for other fields.
+    is_required: whether kio has no default for it.
+    default: kio's default, if it has one.
     """
 
     name: str
@@ -44,37 +45,37 @@ class SchemaField:
 
 
 def schema_fields(schema: type) -> tuple[SchemaField, ...]:
-    """The fields of a kio class, in the order they have on the wire."""
+    """Returns the fields of a kio class, in the order of the encoding."""
     types = field_types(schema)
     return tuple(_schema_field(field, types[field.name]) for field in fields(schema))
 
 
 def field_types(dataclass_type: type) -> dict[str, FieldType]:
-    """The fields of a message class, ours or kio's, by name."""
+    """Returns the types of the fields of a message class, ours or kio's, by name."""
     hints = get_type_hints(dataclass_type)
     return {field.name: _field_type(hints[field.name]) for field in fields(dataclass_type)}
 
 
 def required_fields(message: type) -> frozenset[str]:
-    """Those of our fields that have no default."""
+    """Returns the fields of our message that have no default."""
     return frozenset(field.name for field in fields(message) if not _has_default(field))
 
 
 class Pairing:
-    """Brings the fields of kio's classes and of ours together, and remembers which of ours were found at all."""
+    """Pairs the fields of kio's classes with ours, and remembers which of ours were found in any version."""
 
     def __init__(self) -> None:
         self._found: dict[type, set[str]] = {}
 
     def pair(self, schema: type, message: type) -> list[tuple[SchemaField, FieldType | None]]:
-        """Every field of one version on the wire, with the type it has in our message, or None if we lack it."""
+        """Returns every field of one version, with its type in our message, or None if our message lacks it."""
         ours = field_types(message)
         pairs = [(field, ours.get(field.message_name)) for field in schema_fields(schema)]
         self._found.setdefault(message, set()).update(field.message_name for field, our in pairs if our is not None)
         return pairs
 
     def check(self) -> None:
-        """Raises TypeError if one of our fields is in no version: a misspelt name would be left out in silence."""
+        """Raises TypeError if a field of ours is in no version: a misspelt name would otherwise be ignored silently."""
         for message, found in self._found.items():
             if unknown := field_types(message).keys() - found:
                 raise TypeError(f"{message.__name__} has fields that are in no version: {sorted(unknown)}")

@@ -1,7 +1,7 @@
-"""Older versions that differ in shape from our messages, which have that of the newest.
+"""Older versions of another shape than our messages, which have the newest shape.
 
 FindCoordinator up to v3 has one key (KIP-699), OffsetFetch up to v7 one group (KIP-709), LeaveGroup up to v2 one member
-(KIP-345). The classes here are what those versions have on the wire, under kio's field names.
+(KIP-345). The classes here have the shape of those versions, with kio's field names.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True, slots=True)
 class OlderShape:
-    """What versions up to `last_version` have on the wire; `convert` makes requests ours, and responses theirs."""
+    """The shape of versions up to `last_version`. convert: converts requests to our shape, and responses to the older
+    shape."""
 
     last_version: int
     message: type
@@ -124,7 +125,7 @@ def _to_one_group(response: OffsetFetchResponse) -> OneGroupResponse:
 
 
 def _to_one_group_without_error(response: OffsetFetchResponse) -> OneGroupResponse:
-    # OffsetFetch v1 has no error of the group: brokers put it into every partition.
+    # OffsetFetch v1 has no group-level error: brokers set it on every partition.
     older = _to_one_group(response)
     if older.error_code is ErrorCode.NONE:
         return older
@@ -149,7 +150,7 @@ def _only(items: Sequence[Item]) -> Item:
 
 
 def older_shape(shapes: Mapping[ApiKey, tuple[OlderShape, ...]], api_key: ApiKey, version: int) -> OlderShape | None:
-    """The shape of a version out of one of the two tables below; None if it has that of our message."""
+    """Returns the shape of a version from one of the two tables below; None if it is that of our message."""
     return next((shape for shape in shapes.get(api_key, ()) if version <= shape.last_version), None)
 
 

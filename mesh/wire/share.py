@@ -1,7 +1,8 @@
-"""ShareFetch and ShareAcknowledge by hand, v1 and v2: answers carry records that must not be copied, and requests an
-acknowledgement type for each record (ShareFetchRequest.json and the others of Apache Kafka; KIP-932).
+"""ShareFetch and ShareAcknowledge v1 and v2, decoded and encoded by hand: answers contain records that must not be
+copied, and requests an acknowledgement type for each record (ShareFetchRequest.json and others of Apache Kafka;
+KIP-932).
 
-All versions are flexible. v2: the acquire mode (KIP-1206), and renewed locks (KIP-1222).
+All versions are flexible. v2 adds the acquire mode (KIP-1206), and the renewal of locks (KIP-1222).
 """
 
 from __future__ import annotations
@@ -32,12 +33,13 @@ _LIMITS: Final = Struct(">iiiiii")
 _OFFSETS: Final = Struct(">qq")
 _HEAD: Final = Struct(">ih")
 _RANGE: Final = Struct(">qqhb")
-"""With no tagged fields."""
+"""An acquired range without tagged fields."""
 _FETCHED: Final = Struct(">ihbhbiib")
-"""partition_index, error_code, no message, acknowledge_error_code, no message, no leader: id, epoch, no tagged
-fields."""
+"""partition_index, error_code, no error message, acknowledge_error_code, no error message, no leader (id, epoch, no
+tagged fields)."""
 _ACKNOWLEDGED: Final = Struct(">ihbiibb")
-"""partition_index, error_code, no message, no leader: id, epoch, no tagged fields; nor any of the partition."""
+"""partition_index, error_code, no error message, no leader (id, epoch, no tagged fields), no tagged fields of the
+partition."""
 _NO_ID: Final = bytes(16)
 _NO_TAGGED_FIELDS: Final = b"\0"
 _NO_ENDPOINTS: Final = b"\1"
@@ -47,7 +49,7 @@ _SMALLEST_BATCH: Final = 18
 
 
 def decode_share_fetch_request(cursor: Cursor, version: int) -> ShareFetchRequest:
-    """The body of a ShareFetch request in a version of `APIS`. Raises ProtocolError."""
+    """Decodes the body of a ShareFetch request in a version of `APIS`. Raises ProtocolError."""
     group_id, member_id = cursor.compact_nullable_string(), cursor.compact_nullable_string()
     epoch, max_wait_ms, min_bytes, max_bytes, max_records, batch_size = cursor.unpack(_LIMITS)
     mode, is_renew_ack = (cursor.int8(), cursor.boolean()) if version >= FIRST_WITH_RENEWALS else (0, False)
@@ -71,7 +73,7 @@ def decode_share_fetch_request(cursor: Cursor, version: int) -> ShareFetchReques
 
 
 def decode_share_acknowledge_request(cursor: Cursor, version: int) -> ShareAcknowledgeRequest:
-    """The body of a ShareAcknowledge request in a version of `APIS`. Raises ProtocolError."""
+    """Decodes the body of a ShareAcknowledge request in a version of `APIS`. Raises ProtocolError."""
     group_id, member_id = cursor.compact_nullable_string(), cursor.compact_nullable_string()
     epoch = cursor.int32()
     is_renew_ack = cursor.boolean() if version >= FIRST_WITH_RENEWALS else False
@@ -87,7 +89,7 @@ def decode_share_acknowledge_request(cursor: Cursor, version: int) -> ShareAckno
 
 
 def encode_share_fetch_response(response: ShareFetchResponse) -> list[Buffer]:
-    """The body of a ShareFetch response, in pieces; those with records are the very objects given."""
+    """Encodes the body of a ShareFetch response, in pieces. The buffers with records are not copied."""
     pieces: list[Buffer] = []
     head = bytearray(_HEAD.pack(response.throttle_time_ms, response.error_code))
     head += _text(response.error_message)
@@ -114,7 +116,7 @@ def encode_share_fetch_response(response: ShareFetchResponse) -> list[Buffer]:
 
 
 def encode_share_acknowledge_response(response: ShareAcknowledgeResponse, version: int) -> list[Buffer]:
-    """The body of a ShareAcknowledge response in a version of `APIS`."""
+    """Encodes the body of a ShareAcknowledge response in a version of `APIS`."""
     body = bytearray(_HEAD.pack(response.throttle_time_ms, response.error_code))
     body += _text(response.error_message)
     if version >= FIRST_WITH_RENEWALS:
@@ -150,7 +152,7 @@ def _partition(cursor: Cursor) -> SharePartition:
 
 def _batch(cursor: Cursor) -> AcknowledgementBatch:
     first, last = cursor.unpack(_OFFSETS)
-    # An array of one-byte numbers has the bytes that a byte string of that length has, and takes as few in memory.
+    # An array of one-byte numbers is encoded like a byte string of that length, which takes less memory.
     types = cursor.compact_byte_string()
     cursor.skip_tagged_fields()
     return AcknowledgementBatch(first, last, types)

@@ -1,7 +1,8 @@
-"""One frame that is read once, and passed on in spans with something else in place of some of them. No span is copied.
+"""A frame that is read once, and passed on with some of its spans replaced. Unchanged spans are not copied.
 
-It takes for a value what `mesh.wire.reader` takes for it, and bounds it the same way: by the bytes that are left,
-before anything is done for a length or a count. Elements are not counted: none costs memory, unless it is replaced.
+It accepts the same values as `mesh.wire.reader`, and checks them in the same way: a length or a count is checked
+against the bytes that are left before it is used. Elements are not counted, since an element needs memory only if it is
+replaced.
 """
 
 from __future__ import annotations
@@ -15,20 +16,20 @@ from mesh.wire.reader import INT8, INT16, INT32, INT64, MAX_VARINT_BYTES
 from mesh.wire.writer import encode_unsigned_varint
 
 MAX_REPLACED: Final = 1_000_000
-"""Spans of one frame that are replaced; the lists of replicas of as many partitions."""
+"""The most replaced spans of one frame: enough for the replica lists of a million partitions."""
 
 MAX_TEXT_BYTES: Final = 2**15 - 1
-"""Of a string in any of Kafka's encodings."""
+"""The most bytes of a string in any of Kafka's encodings."""
 
 _MAX_INT32: Final = 2**31 - 1
 _MAX_UINT32: Final = 2**32 - 1
 
 
 class Spans:
-    """A frame, and where in it reading goes on; what reads raises ProtocolError where the bytes do not fit.
+    """A frame with a reading position. Reads raise ProtocolError for invalid bytes.
 
-    end: where the bytes end that may be read.
-    replaced: start, end and new content of what is replaced, in the order of the frame.
+    end: the end of the readable bytes. replaced: the start, end and new contents of each replacement, in the order of
+    the frame.
     """
 
     __slots__ = ("end", "frame", "position", "replaced")
@@ -40,7 +41,7 @@ class Spans:
         self.replaced: Final[list[tuple[int, int, Buffer]]] = []
 
     def pieces(self) -> list[Buffer]:
-        """The whole frame, also what has not been read of it."""
+        """Returns the whole frame with its replacements, including the unread part."""
         if not self.replaced:
             return [self.frame] if self.frame else []
         pieces: list[Buffer] = []
@@ -56,17 +57,17 @@ class Spans:
         return pieces
 
     def replace(self, start: int, end: int, content: Buffer) -> None:
-        """Puts something in place of a span behind all that have been replaced."""
+        """Replaces a span after all spans that have been replaced so far."""
         self.insert(len(self.replaced), start, end, content)
 
     def insert(self, place: int, start: int, end: int, content: Buffer) -> None:
-        """Puts something in place of a span in front of those that were replaced from this place on."""
+        """Replaces a span. place: the position in `replaced`, before spans that were replaced earlier."""
         if len(self.replaced) >= MAX_REPLACED:
             raise ProtocolError("too_many_elements", f"more than {MAX_REPLACED} spans of one frame to replace")
         self.replaced.insert(place, (start, end, content))
 
     def grown_by(self, place: int) -> int:
-        """How many bytes more there are by what was replaced from this place on."""
+        """Returns by how many bytes the replacements from this place on have made the frame longer."""
         return sum(len(content) - (end - start) for start, end, content in self.replaced[place:])
 
     def skip(self, size: int) -> None:
@@ -88,7 +89,7 @@ class Spans:
         return self._integer(INT64)
 
     def unsigned_varint(self) -> int:
-        """Its lowest 32 bits, as a number that is not negative."""
+        """Reads the lowest 32 bits of a varint, as an unsigned number."""
         frame, position, end = self.frame, self.position, self.end
         value = 0
         for shift in range(0, 7 * MAX_VARINT_BYTES, 7):
@@ -103,7 +104,7 @@ class Spans:
         raise ProtocolError("invalid_varint", f"a varint of more than {MAX_VARINT_BYTES} bytes at {self.position}")
 
     def compact_length(self) -> int:
-        """A length or count of the flexible encoding; -1 is null."""
+        """Reads a length or count in the flexible encoding; -1 is null."""
         position = self.position
         if position < self.end and (byte := self.frame[position]) < 0x80:
             self.position = position + 1
@@ -112,7 +113,7 @@ class Spans:
         return value - 1 if value <= _MAX_INT32 + 1 else -1
 
     def count(self, element_size: int, is_flexible: bool) -> int:
-        """The length of an array whose elements have at least `element_size` bytes each; negative is null."""
+        """Reads the length of an array; a negative one is null. element_size: the fewest bytes of an element."""
         position = self.position
         if is_flexible and position < self.end and (byte := self.frame[position]) < 0x80:
             self.position = position + 1
@@ -124,13 +125,13 @@ class Spans:
         return count
 
     def text(self, length: int) -> str:
-        """Bytes that are not UTF-8 are replaced in it, in the frame they stay."""
+        """Reads a string. Bytes that are not UTF-8 are replaced in the result, and stay in the frame."""
         start = self.position
         self.skip(length)
         return str(self.frame[start : self.position], errors="replace")
 
     def tag_count(self) -> int:
-        """How many tagged fields follow; each has two bytes at least."""
+        """Reads the number of tagged fields; each has at least two bytes."""
         count = self.unsigned_varint()
         if count > _MAX_INT32:
             return 0
@@ -138,8 +139,9 @@ class Spans:
             raise self.unfit(2 * count)
         return count
 
-    def has_no_tags(self) -> bool:
-        """Whether it has passed over the byte that says so; hardly ever are there any."""
+    def skip_empty_tags(self) -> bool:
+        """Skips the count of tagged fields and returns True if it is zero, as it nearly always is; otherwise reads
+        nothing."""
         position = self.position
         if position < self.end and not self.frame[position]:
             self.position = position + 1
@@ -147,7 +149,7 @@ class Spans:
         return False
 
     def skip_tagged_fields(self) -> None:
-        if self.has_no_tags():
+        if self.skip_empty_tags():
             return
         for _ in range(self.tag_count()):
             self.unsigned_varint()
@@ -162,14 +164,14 @@ class Spans:
         return int(value)
 
     def unfit(self, size: int) -> ProtocolError:
-        """What to raise where so many bytes are announced that do not fit."""
+        """Returns the error for an announced size that does not fit."""
         if size < 0:
             return ProtocolError("invalid_length", f"length {size} at {self.position}")
         return ProtocolError("truncated", f"{size} bytes announced at {self.position}, {self.end - self.position} left")
 
 
 def encoded_text(text: str, is_flexible: bool) -> bytes:
-    """A string with its length. Raises ValueError for one that is too long for Kafka."""
+    """Encodes a string with its length. Raises ValueError for a string that is too long for Kafka."""
     content = text.encode()
     if len(content) > MAX_TEXT_BYTES:
         raise ValueError(f"a string of {len(content)} bytes; Kafka has room for {MAX_TEXT_BYTES}")
@@ -179,5 +181,5 @@ def encoded_text(text: str, is_flexible: bool) -> bytes:
 
 
 def encoded_count(count: int, is_flexible: bool) -> bytes:
-    """The length of an array, or of bytes."""
+    """Encodes the length of an array or of bytes."""
     return encode_unsigned_varint(count + 1) if is_flexible else INT32.pack(count)

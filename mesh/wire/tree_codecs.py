@@ -1,6 +1,6 @@
-"""Reading and writing the fields of a message as a tree, made of the table of fields.
+"""Codecs that read and write the fields of a message as a tree, made from the table of fields.
 
-Reading bounds every length as `mesh.wire.reader` does.
+Reading checks every length like `mesh.wire.reader`.
 """
 
 from __future__ import annotations
@@ -12,8 +12,10 @@ from types import MappingProxyType
 from typing import Any, Final, Protocol, TypeAlias
 from uuid import UUID
 
-from mesh.wire.entities.fields import FIXED_SIZES, UNSAID, Field
+from mesh.wire.bodies import Body
+from mesh.wire.entities.fields import FIXED_SIZES, NO_DEFAULT, Field
 from mesh.wire.errors import ProtocolError
+from mesh.wire.messages import Buffer
 from mesh.wire.reader import INT8, INT16, INT32, INT64, Cursor
 from mesh.wire.spans import encoded_count, encoded_text
 from mesh.wire.writer import encode_unsigned_varint
@@ -27,15 +29,15 @@ _FLOAT64: Final = struct.Struct(">d")
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
-    """Elements of an array as they are written; may stand for them in a tree. content: without their count."""
+class EncodedElements:
+    """Encoded elements of an array, which can replace them in a tree. content: without the count."""
 
     count: int
     content: bytes
 
 
 class Codec(Protocol):
-    """Reads and writes one value. minimal_size: the fewest bytes that it has."""
+    """Reads and writes one kind of value. minimal_size: the fewest bytes of a value."""
 
     @property
     def minimal_size(self) -> int: ...
@@ -43,14 +45,14 @@ class Codec(Protocol):
     def read(self, cursor: Cursor) -> Any: ...
 
     def write(self, value: Any, body: bytearray) -> None:
-        """A value of None is null."""
+        """Writes a value; None is null."""
 
     def default(self) -> Any:
-        """What is zero or empty; a new one each time."""
+        """Returns the zero or empty value, as a new object each time."""
 
 
 def struct_of(fields: Sequence[Field], is_flexible: bool) -> Struct:
-    """The codec of a struct with these fields."""
+    """Returns the codec of a struct with these fields."""
     plain = tuple(_Member.of(field, is_flexible) for field in fields if field.tag is None)
     tagged = {field.tag: _Member.of(field, is_flexible) for field in fields if field.tag is not None}
     return Struct(plain, MappingProxyType(dict(sorted(tagged.items()))), is_flexible)
@@ -58,21 +60,28 @@ def struct_of(fields: Sequence[Field], is_flexible: bool) -> Struct:
 
 @dataclass(frozen=True, slots=True)
 class _Member:
-    """A field of a struct. default: None: it is what the codec says."""
+    """A field of a struct. default: returns a new default each time. default_value: the same default, for
+    comparisons."""
 
     name: str
     codec: Codec
     is_nullable: bool
     default: Callable[[], Any]
+    default_value: Any
 
     @classmethod
     def of(cls, field: Field, is_flexible: bool) -> _Member:
         codec = _codec(field, is_flexible)
-        default = codec.default if field.default is UNSAID else lambda: field.default
-        return cls(field.kafka_name, codec, field.is_nullable, default)
+        default = codec.default if field.default is NO_DEFAULT else lambda: field.default
+        default_value = default()
+        if isinstance(default_value, dict) and not any(
+            isinstance(each, dict | list) for each in default_value.values()
+        ):
+            default = default_value.copy  # faster, and equal to a new one
+        return cls(field.kafka_name, codec, field.is_nullable, default, default_value)
 
     def value_in(self, tree: Mapping[str, Any]) -> Any:
-        """What is to be written of it."""
+        """Returns the value of this member to write."""
         if self.name not in tree:
             return self.default()
         value = tree[self.name]
@@ -83,7 +92,7 @@ class _Member:
 
 @dataclass(frozen=True, slots=True)
 class Struct:
-    """tagged: by their tags, in the order of these."""
+    """The codec of a struct. tagged: the tagged fields by tag, in ascending order."""
 
     plain: tuple[_Member, ...]
     tagged: Mapping[int, _Member]
@@ -106,20 +115,20 @@ class Struct:
         for member in self.plain:
             member.codec.write(member.value_in(tree), body)
         if self.is_flexible:
-            tags = [written for tag, member in self.tagged.items() if (written := _written_tag(tag, member, tree))]
+            tags = [written for tag, member in self.tagged.items() if (written := _encoded_tag(tag, member, tree))]
             body += encode_unsigned_varint(len(tags))
             for written in tags:
                 body += written
 
-    def written(self, name: str, elements: Sequence[Any]) -> Written:
-        """Elements of the array that is the field of that name."""
+    def encode_elements(self, name: str, elements: Sequence[Any]) -> EncodedElements:
+        """Encodes elements for the array field of that name."""
         (codec,) = (member.codec for member in self.plain if member.name == name)
         if not isinstance(codec, _Array):
             raise ValueError(f"{name} is no array")
         content = bytearray()
         for element in elements:
             codec.element.write(element, content)
-        return Written(len(elements), bytes(content))
+        return EncodedElements(len(elements), bytes(content))
 
     def default(self) -> Tree:
         return {member.name: member.default() for member in (*self.plain, *self.tagged.values())}
@@ -132,11 +141,14 @@ class Struct:
             cursor.elements_left = content.elements_left
 
 
-def _written_tag(tag: int, member: _Member, tree: Mapping[str, Any]) -> bytes:
-    """Nothing for a field that holds its default."""
+def _encoded_tag(tag: int, member: _Member, tree: Mapping[str, Any]) -> bytes:
+    """Returns a tagged field as bytes; empty for a field with its default."""
+    value = member.value_in(tree)
+    if value == member.default_value:  # as in most messages
+        return b""
     content, default = bytearray(), bytearray()
-    member.codec.write(member.value_in(tree), content)
-    member.codec.write(member.default(), default)
+    member.codec.write(value, content)
+    member.codec.write(member.default_value, default)
     if content == default:
         return b""
     return encode_unsigned_varint(tag) + encode_unsigned_varint(len(content)) + content
@@ -144,7 +156,7 @@ def _written_tag(tag: int, member: _Member, tree: Mapping[str, Any]) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class _NullableStruct:
-    """A struct behind a byte that says whether it is there."""
+    """The codec of a struct after a byte that tells whether it exists."""
 
     inner: Struct
 
@@ -184,8 +196,8 @@ class _Array:
             return None
         raise ProtocolError("invalid_length", f"null instead of an array at {cursor.position}")
 
-    def write(self, value: Sequence[Any] | Written | None, body: bytearray) -> None:
-        if isinstance(value, Written):
+    def write(self, value: Sequence[Any] | EncodedElements | None, body: bytearray) -> None:
+        if isinstance(value, EncodedElements):
             body += encoded_count(value.count, self.is_flexible)
             body += value.content
             return
@@ -223,7 +235,7 @@ class _Text:
 
 @dataclass(frozen=True, slots=True)
 class _Bytes:
-    """Of bytes and of records."""
+    """The codec of bytes."""
 
     is_flexible: bool
     is_nullable: bool
@@ -232,7 +244,7 @@ class _Bytes:
     def minimal_size(self) -> int:
         return 1 if self.is_flexible else 4
 
-    def read(self, cursor: Cursor) -> bytes | None:
+    def read(self, cursor: Cursor) -> bytes | memoryview | None:
         start = cursor.position
         length = cursor.compact_length() if self.is_flexible else cursor.int32()
         if length < 0 and self.is_nullable:
@@ -249,8 +261,26 @@ class _Bytes:
 
 
 @dataclass(frozen=True, slots=True)
+class _Records(_Bytes):
+    """The codec of records. Unlike other bytes, they may be slices of a frame, and may be written in several parts."""
+
+    def read(self, cursor: Cursor) -> bytes | memoryview | None:
+        length = cursor.compact_length() if self.is_flexible else cursor.int32()
+        return None if length < 0 and self.is_nullable else cursor.records(length)
+
+    def write(self, value: Buffer | tuple[Buffer, ...] | None, body: bytearray) -> None:
+        parts = value if isinstance(value, tuple) else (value or b"",)
+        body += encoded_count(-1 if value is None else sum(map(len, parts)), self.is_flexible)
+        if isinstance(body, Body):
+            body.put(parts)
+        else:
+            for each in parts:
+                body += each
+
+
+@dataclass(frozen=True, slots=True)
 class _Fixed:
-    """A value that always has as many bytes."""
+    """The codec of values of a fixed size."""
 
     layout: struct.Struct
     zero: Any
@@ -311,6 +341,9 @@ _FIXED: Final[Mapping[str, Codec]] = MappingProxyType(
 )
 
 
+_OF_VARIABLE_SIZE: Final[Mapping[str, type[_Text | _Bytes]]] = MappingProxyType({"string": _Text, "records": _Records})
+
+
 def _codec(field: Field, is_flexible: bool) -> Codec:
     if not field.is_array:
         return _value(field, is_flexible, field.is_nullable)
@@ -323,5 +356,5 @@ def _value(field: Field, is_flexible: bool, is_nullable: bool) -> Codec:
         return _NullableStruct(inner) if is_nullable else inner
     if field.wire_type in FIXED_SIZES:
         return _FIXED[field.wire_type]
-    text_or_bytes = _Text if field.wire_type == "string" else _Bytes
-    return text_or_bytes(is_flexible, is_nullable)
+    codec = _OF_VARIABLE_SIZE.get(field.wire_type, _Bytes)
+    return codec(is_flexible, is_nullable)

@@ -1,10 +1,10 @@
-"""The bodies of messages as trees: any API in any version, also where nobody has written a class for it.
+"""The bodies of messages as trees: any API in any version, with or without a message class.
 
-A tree is a dictionary of the fields of a struct under Kafka's names in small letters; structs in it are trees, arrays
-lists. Numbers are int, also error codes and times, ids are UUID, the zero one too; bytes and records are bytes. What is
-null is None.
+A tree is a dictionary of the fields of a struct, under Kafka's names in snake case. Structs in it are trees, arrays are
+lists. Numbers, error codes and times are int. Ids are UUID, including the zero id. Bytes and records are bytes. Records
+to write may be any buffer, or a tuple of several. Null is None.
 
-For answers and requests that are taken apart and put together. What only passes is never made a tree: see
+Trees are for answers and requests that are divided and joined. Messages that only pass through never become trees: see
 `mesh.wire.entities`.
 """
 
@@ -16,54 +16,86 @@ from struct import error as StructError
 from typing import Any, Final
 
 from mesh.wire.apis import ApiKey, is_flexible
-from mesh.wire.entities import Side
+from mesh.wire.bodies import Body
+from mesh.wire.entities import Direction
 from mesh.wire.entities.layouts import layout
 from mesh.wire.messages import Buffer
-from mesh.wire.reader import Cursor
+from mesh.wire.reader import Cursor, ViewCursor
 from mesh.wire.relayed_apis import RELAYED_APIS
-from mesh.wire.tree_codecs import ZERO_ID, Struct, Tree, Written, struct_of
+from mesh.wire.tree_codecs import ZERO_ID, EncodedElements, Struct, Tree, struct_of
 
-__all__ = ["ZERO_ID", "Tree", "Written", "read_tree", "write_tree", "written"]
+__all__ = [
+    "ZERO_ID",
+    "EncodedElements",
+    "Tree",
+    "encode_elements",
+    "read_tree",
+    "read_views",
+    "write_pieces",
+    "write_tree",
+]
 
 MAX_REQUEST_ELEMENTS: Final = 100_000
-"""Elements of all arrays of a request together, and its tagged fields: a few hundred bytes of memory each."""
+"""The most array elements in a request, including tagged fields. Each takes a few hundred bytes of memory."""
 MAX_ANSWER_ELEMENTS: Final = 1_000_000
-"""The same of a broker's answer: Metadata of a hundred thousand partitions."""
+"""The same for a broker's answer: enough for the Metadata of a hundred thousand partitions."""
 
 
-def read_tree(api_key: ApiKey, version: int, side: Side, body: Buffer) -> Tree:
-    """The body of a message, every field of the version in it.
+def read_tree(api_key: ApiKey, version: int, side: Direction, body: Buffer) -> Tree:
+    """Reads the body of a message, with every field of the version.
 
-    What is behind the body is not looked at, as by brokers and clients. Raises ProtocolError for a body that does not
-    fit, ValueError for a version that is not relayed.
+    Bytes after the body are ignored, as by brokers and clients. Raises ProtocolError for an invalid body, ValueError
+    for a version that is not relayed.
     """
-    cursor = Cursor(bytes(body))
-    cursor.elements_left = MAX_REQUEST_ELEMENTS if side is Side.REQUEST else MAX_ANSWER_ELEMENTS
+    return _read(api_key, version, side, Cursor(bytes(body)))
+
+
+def read_views(api_key: ApiKey, version: int, side: Direction, body: memoryview) -> Tree:
+    """Reads a body like `read_tree`. Records are slices of the body, which must not change while they are in use."""
+    return _read(api_key, version, side, ViewCursor(body))
+
+
+def _read(api_key: ApiKey, version: int, side: Direction, cursor: Cursor) -> Tree:
+    cursor.elements_left = MAX_REQUEST_ELEMENTS if side is Direction.REQUEST else MAX_ANSWER_ELEMENTS
     return _codec(api_key, version, side).read(cursor)
 
 
-def write_tree(api_key: ApiKey, version: int, side: Side, tree: Tree) -> bytes:
-    """The body without its header.
+def write_tree(api_key: ApiKey, version: int, side: Direction, tree: Tree) -> bytes:
+    """Writes a body, without header.
 
-    A field that the tree lacks, or that is None where the version has no null, has its default; what the version has no
-    field for is left out: so one tree can be written in every version. Raises ValueError for a value that has no room,
-    and for a version that is not relayed.
+    A field that is missing in the tree, or None in a version without null, gets its default. A field that the version
+    lacks is left out. So one tree can be written in every version. Raises ValueError for a value that cannot be
+    encoded, and for a version that is not relayed.
     """
     body = bytearray()
+    _write(api_key, version, side, tree, body)
+    return bytes(body)
+
+
+def write_pieces(api_key: ApiKey, version: int, side: Direction, tree: Tree) -> list[Buffer]:
+    """Writes a body like `write_tree`, in pieces. The pieces with records are the same objects as in the tree."""
+    body = Body()
+    _write(api_key, version, side, tree, body)
+    return body.pieces()
+
+
+def _write(api_key: ApiKey, version: int, side: Direction, tree: Tree, body: bytearray) -> None:
     try:
         _codec(api_key, version, side).write(tree, body)
     except StructError as error:
         raise ValueError(f"{api_key.name} v{version}: {error}") from error
-    return bytes(body)
 
 
-def written(api_key: ApiKey, version: int, side: Side, name: str, elements: Sequence[Any]) -> Written:
-    """Elements of an array of the body, to be put into trees that are written in this version. Raises ValueError."""
-    return _codec(api_key, version, side).written(name, elements)
+def encode_elements(
+    api_key: ApiKey, version: int, side: Direction, name: str, elements: Sequence[Any]
+) -> EncodedElements:
+    """Encodes elements of an array in the body, to be put into trees that are written in this version. Raises
+    ValueError."""
+    return _codec(api_key, version, side).encode_elements(name, elements)
 
 
 @cache
-def _codec(api_key: ApiKey, version: int, side: Side) -> Struct:
+def _codec(api_key: ApiKey, version: int, side: Direction) -> Struct:
     if api_key not in RELAYED_APIS or version not in RELAYED_APIS[api_key].all():
         raise ValueError(f"{api_key.name} v{version} is not relayed")
     return struct_of(layout(api_key, version, side), is_flexible(api_key, version))

@@ -1,10 +1,11 @@
-"""The one primitive type that `struct` does not know."""
+"""Encoding of unsigned varints, the one primitive type that `struct` lacks."""
 
 from __future__ import annotations
 
 
 def encode_unsigned_varint(value: int) -> bytes:
-    """Seven bits a byte, lowest first, the eighth bit set on all but the last; lengths of the flexible encoding."""
+    """Encodes seven bits a byte, lowest first, with the eighth bit set on all bytes but the last. It is used for
+    lengths in the flexible encoding. Raises ValueError for a value that is negative or above 32 bits."""
     if 0 <= value < 0x80:
         return _ONE_BYTE[value]
     if not 0 <= value < 1 << 32:

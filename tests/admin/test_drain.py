@@ -1,4 +1,4 @@
-"""/drain: which pool is meant, and what is answered."""
+"""/drain: the choice of the pool, and the answers."""
 
 from __future__ import annotations
 

@@ -11,9 +11,9 @@ import anyio
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from mesh.admin.http import serve_admin
+from mesh.admin.http import bind_admin, serve_admin
 from mesh.config import Address, ConfigurationError
-from mesh.telemetry.metric_definitions import MEMBERS, Sample
+from mesh.telemetry.metric_definitions import MEMBERS, MetricSample
 from mesh.telemetry.metrics import Metrics
 
 
@@ -44,7 +44,7 @@ def free_address() -> Address:
 
 
 async def get(address: Address, path: str, method: str = "GET") -> tuple[int, str, bytes]:
-    """Status, content type and body, over a connection of its own."""
+    """Status, content type and body, over a new connection."""
     reader, writer = await asyncio.open_connection(address.host, address.port)
     writer.write(f"{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
     head, _, body = (await reader.read()).partition(b"\r\n\r\n")
@@ -58,7 +58,7 @@ def while_served(test: Callable[[Address, State, Metrics], Awaitable[None]]) -> 
     async def run() -> None:
         address, state, metrics = free_address(), State(), Metrics()
         async with anyio.create_task_group() as tasks:
-            await tasks.start(serve_admin, address, state, metrics)
+            await tasks.start(serve_admin, bind_admin(address), state, metrics)
             await test(address, state, metrics)
             tasks.cancel_scope.cancel()
         with pytest.raises(ConnectionRefusedError):
@@ -71,7 +71,7 @@ def test_health_and_readiness() -> None:
     async def test(address: Address, state: State, metrics: Metrics) -> None:
         assert (await get(address, "/healthz"))[0] == 200
         assert (await get(address, "/readyz"))[0] == 200
-        state.wrong = [{"cluster": "us", "what": "an upstream cluster cannot be reached"}]
+        state.wrong = [{"cluster": "us", "what": "upstream cluster unreachable"}]
         status, _, body = await get(address, "/readyz")
         assert (status, json.loads(body)) == (200, {"ready": True, "problems": [], "degraded": state.wrong})
         state.missing = ["not listening yet"]
@@ -85,7 +85,7 @@ def test_health_and_readiness() -> None:
 
 def test_metrics() -> None:
     async def test(address: Address, state: State, metrics: Metrics) -> None:
-        metrics.add_collector(lambda: [Sample(MEMBERS, ("shop", "billing"), 3)])
+        metrics.add_collector(lambda: [MetricSample(MEMBERS, ("shop", "billing"), 3)])
         status, kind, body = await get(address, "/metrics")
         assert status == 200
         assert kind.startswith("text/plain; version=")
@@ -147,6 +147,26 @@ def test_a_page_in_a_browser_changes_nothing(method: str, path: str) -> None:
     while_served(test)
 
 
+@pytest.mark.parametrize(
+    ("host", "path", "status"),
+    [
+        ("127.0.0.1:9644", "/records", 404),
+        ("[::1]:9644", "/records", 404),
+        ("localhost", "/records", 404),
+        ("rebound.example:9644", "/records", 403),
+        ("rebound.example:9644", "/healthz", 200),
+    ],
+)
+def test_records_are_not_shown_to_a_page_whose_name_leads_here(host: str, path: str, status: int) -> None:
+    async def test(address: Address, state: State, metrics: Metrics) -> None:
+        async with await anyio.connect_tcp(address.host, address.port) as stream:
+            await stream.send(f"GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
+            answer = await stream.receive()
+        assert answer.split()[1] == str(status).encode()
+
+    while_served(test)
+
+
 def test_draining_is_not_asked_for_by_other_methods() -> None:
     async def test(address: Address, state: State, metrics: Metrics) -> None:
         assert (await get(address, "/drain?group=a", "PUT"))[0] == 405
@@ -158,7 +178,7 @@ def test_draining_is_not_asked_for_by_other_methods() -> None:
 def test_a_port_that_is_taken() -> None:
     async def run(address: Address) -> None:
         with pytest.raises(ConfigurationError, match=f"admin.listen: {address}: an address that is free"):
-            await serve_admin(address, State(), Metrics())
+            bind_admin(address)
 
     with socket.create_server(("127.0.0.1", 0)) as taken:
         anyio.run(run, Address("127.0.0.1", taken.getsockname()[1]))
@@ -167,6 +187,6 @@ def test_a_port_that_is_taken() -> None:
 def test_a_host_that_does_not_exist() -> None:
     async def run() -> None:
         with pytest.raises(ConfigurationError, match="an address that is free"):
-            await serve_admin(Address("does-not-exist.invalid", 1), State(), Metrics())
+            bind_admin(Address("does-not-exist.invalid", 1))
 
     anyio.run(run)

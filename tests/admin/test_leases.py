@@ -1,4 +1,4 @@
-"""Range leases over HTTP: what is asked, what is answered, and what the document says of it."""
+"""Range leases over HTTP: requests, answers, and the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def run(test: Callable[[Admin], Awaitable[None]], rules: GroupRules | None = Non
 
 
 async def leased(admin: Admin, end: int = 10, **body: object) -> Any:
-    """A lease of a group that nobody has used before; its engines are assigned while the request waits."""
+    """A lease of a new group; its engines get their assignment while the request waits."""
     asked = asyncio.ensure_future(admin.post("/leases", topics=["orders"], wait=5.0, **body))  # noqa: TID251
     await asyncio.sleep(0)
     told(admin, end)
@@ -78,7 +78,7 @@ async def leased(admin: Admin, end: int = 10, **body: object) -> Any:
 
 
 def told(admin: Admin, end: int) -> None:
-    """The engines are assigned their partitions, which end there."""
+    """The engines get their partitions, whose logs end there."""
     for cluster in (EU, US):
         engine = admin.bench.engine(cluster)
         engine.assign()
@@ -112,7 +112,7 @@ def test_the_life_of_a_lease() -> None:
         assert (await admin.post(f"{path}/acknowledge", ranges=lease["ranges"]))["done"] == lease["ranges"]
         assert await admin.call("POST", f"{path}/renew", WHO) == (
             404,
-            {"error": "unknown_lease", "detail": "this holder has no lease of that name; it may have ended"},
+            {"error": "unknown_lease", "detail": "this holder has no such lease; it may have ended"},
         )
         assert (await admin.call("GET", "/leases"))[1] == {"leases": []}
 
@@ -154,7 +154,7 @@ def test_the_backlog_is_told_without_joining_the_group() -> None:
     run(test)
 
 
-def test_who_waits_for_the_backlog_joins_the_group_and_leases_up_to_there() -> None:
+def test_a_job_that_waits_for_the_backlog_joins_the_group_and_leases_up_to_there() -> None:
     async def test(admin: Admin) -> None:
         asked = {"virtual_cluster": "vc", "group": "shop", "topics": ["orders"], "wait": 5}
         looked = asyncio.ensure_future(admin.call("POST", "/leases/backlog", asked))  # noqa: TID251
@@ -208,7 +208,7 @@ def test_a_claim_for_which_there_is_no_room_is_refused_with_the_partition() -> N
 @pytest.mark.parametrize(
     ("path", "change", "status", "error", "detail"),
     [
-        ("/leases", {"virtual_cluster": "x"}, 404, "unknown_virtual_cluster", "no virtual cluster 'x'; there are: vc"),
+        ("/leases", {"virtual_cluster": "x"}, 404, "unknown_virtual_cluster", "no virtual cluster 'x'; known: vc"),
         ("/leases", {"topics": ["nope"]}, 404, "unknown_topic", "no topic 'nope'"),
         ("/leases", {"group": "hidden"}, 403, "refused_group", "may not be used here"),
         ("/leases", {"holder": "a b"}, 422, "invalid", "holder: "),
@@ -255,9 +255,9 @@ def test_the_token_of_the_admin_address_is_needed() -> None:
     run(test, token="secret")
 
 
-def test_who_has_no_token_to_bring_leases_nothing() -> None:
+def test_a_caller_without_a_token_leases_nothing() -> None:
     async def test(admin: Admin) -> None:
-        closed = LeaseApi(lambda: [admin.bench.server], ADDRESSES, lambda: True, is_open=False)
+        closed = LeaseApi(lambda: [admin.bench.server], ADDRESSES, lambda: True, may_change=False)
         admin.app = TokenGuard(Starlette(routes=closed.routes()), AdminAccess())
         for operation in OPERATIONS:
             status, answer = await admin.call(operation.method, operation.path.replace("{lease}", "x"), WHO)

@@ -1,4 +1,4 @@
-"""The status page in a real browser, beside a mesh that works: what people see, on a desk and on a telephone."""
+"""The status page in a real browser, beside a mesh with members: what people see, on a desk and on a telephone."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PATIENCE: Final = START
 
 @dataclass
 class Estate:
-    """A mesh with an embedded cluster. The second cluster of its configuration is not there."""
+    """A mesh with an embedded cluster. The second cluster of its configuration does not exist."""
 
     admin: str
     mesh: ChildProcess
@@ -99,7 +99,7 @@ def browser(tmp_path: Path) -> Iterator[Chrome]:
 
 
 def until(browser: Chrome, holds: Callable[[], Any]) -> None:
-    # The page is filled anew every second: what was found a moment ago may be gone when it is read.
+    # The page is filled again every second: an element found a moment ago may be gone.
     WebDriverWait(browser, PATIENCE, 0.1, [StaleElementReferenceException]).until(lambda _: holds())
 
 
@@ -108,7 +108,7 @@ def text(browser: Chrome, selector: str = "body") -> str:
 
 
 def is_shown_anew(browser: Chrome) -> Callable[[], bool]:
-    """Whether the page has been filled again since now."""
+    """True if the page has been filled again since now."""
 
     def shown() -> int:
         return int(browser.execute_script("return document.body.dataset.shown || '0'"))
@@ -187,14 +187,14 @@ def test_it_fits_and_complains_of_nothing(browser: Chrome, estate: Estate, tmp_p
             assert picture.stat().st_size > 10_000
 
     told = [entry for entry in browser.get_log("browser") if entry["level"] in {"SEVERE", "WARNING"}]  # type: ignore[no-untyped-call]
-    # The first answer, before the token was typed in, was 401.
+    # The first answer, before the token was entered, was 401.
     assert all("401" in entry["message"] and "127.0.0.1" in entry["message"] for entry in told), told
     elsewhere = [url for url in asked_for(browser) if not url.startswith((estate.admin, "data:"))]
     assert not elsewhere, "it needs no network but its own address"
 
 
 def asked_for(browser: Chrome) -> list[str]:
-    """What the browser requested since it was asked last."""
+    """The browser's requests since the last call."""
     messages = (json.loads(entry["message"])["message"] for entry in browser.get_log("performance"))  # type: ignore[no-untyped-call]
     found = [each["params"]["request"]["url"] for each in messages if each["method"] == "Network.requestWillBeSent"]
     assert found

@@ -1,4 +1,4 @@
-"""`/topologies`: what operators are told of a streams group."""
+"""`/topologies`: the operator's view of a streams group."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from tests.upstream.harness import run
 from tests.upstream.store.memory import MemoryStore
 
 
-def serving(name: str, store: MemoryStore) -> Topologies:
-    return Topologies(name, store, MemoryPlugin(None, name), plugin_name="memory")
+def serving(name: str, store: MemoryStore, cluster: str | None = None) -> Topologies:
+    place = name if cluster is None else f"{name}/{cluster}"
+    plugin = MemoryPlugin(None, place)
+    return Topologies(name, store, plugin, plugin_name="memory", cluster=cluster, place=place)
 
 
 def test_a_topology_is_told_in_three_ways() -> None:
@@ -40,5 +42,24 @@ def test_what_is_not_there_is_told() -> None:
         assert nobody in (await answer([], {"group": "g"}))[1]["problem"]
         store.away = "no broker"
         assert await answer([one], {"group": "g"}) == (503, {"problem": "no broker"})
+
+    run(test)
+
+
+def test_a_group_behind_a_router_is_of_one_cluster() -> None:
+    async def test() -> None:
+        store = MemoryStore()
+        eu, us = (serving("front", store, cluster) for cluster in ("eu", "us"))
+        status, body = await answer([eu, us], {"group": "g"})
+        assert (status, body["status"]) == (200, "NOT_STORED")
+        await us.carry_out("g", push(PUSH, GROUP))
+        status, body = await answer([eu, us], {"group": "g"})
+        assert (status, body["status"], body["cluster"]) == (200, "AVAILABLE", "us")
+        await eu.carry_out("g", push(PUSH, GROUP))
+        problem = {"problem": "cluster: '', not one of eu, us"}
+        assert await answer([eu, us], {"group": "g"}) == (400, problem)
+        status, body = await answer([eu, us], {"group": "g", "cluster": "eu"})
+        assert (status, body["cluster"]) == (200, "eu")
+        assert (await answer([eu, us], {"group": "g", "cluster": "apac"}))[0] == 400
 
     run(test)

@@ -1,5 +1,5 @@
-"""What each API answers to a client that may not do everything, in every version. Whether that is what a real broker
-answers is tested in tests/integration/test_authorization.py."""
+"""The answer of each API, in every version, to a client without all permissions.
+tests/integration/test_authorization.py compares them with a real broker's."""
 
 from __future__ import annotations
 
@@ -9,11 +9,14 @@ import pytest
 
 from mesh.apis.authorization import GUARDS
 from mesh.security.principals import user
-from mesh.security.rules import Access, Operation, PatternType, Refusal, ResourceType, Rule, Rules
+from mesh.security.rules import CLUSTER_NAME, Access, Operation, PatternType, Refusal, ResourceType, Rule, Rules
 from mesh.wire.apis import ApiKey
 from mesh.wire.errors import ErrorCode
 from tests.pool.apis.harness import APIS_SERVED, Client, Mesh, fetch_values, join_values, versions
-from tests.pool.harness import GROUP, MAXIMUM, ORDERS
+from tests.pool.apis.sharing import acknowledge_values, heartbeat_values, share_member
+from tests.pool.apis.sharing import fetch_values as share_fetch_values
+from tests.pool.apis.sharing import topics as share_topics
+from tests.pool.harness import GROUP, MAXIMUM, ORDERS, source
 
 TOPIC_REFUSED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 GROUP_REFUSED = ErrorCode.GROUP_AUTHORIZATION_FAILED
@@ -21,7 +24,7 @@ SECRET: Final = "secret"
 
 
 def access(**names: tuple[str, ...]) -> Access:
-    """What may be read, by resource type."""
+    """Permissions to read, by resource type."""
     rules = tuple(
         Rule(
             principals=frozenset({user("alice")}),
@@ -33,6 +36,23 @@ def access(**names: tuple[str, ...]) -> Access:
         for kind, each in names.items()
     )
     return Rules(rules).access(user("alice"), "10.0.0.1")
+
+
+ALICE, HOST = user("alice"), "10.0.0.1"
+
+
+def allowed(operation: Operation, **names: str) -> list[Rule]:
+    """The operation on groups, and READ on topics."""
+    return [
+        Rule(
+            principals=frozenset({ALICE}),
+            operations=frozenset({Operation.READ if kind == "topic" else operation}),
+            resource_type=ResourceType(kind),
+            names=(name,),
+            pattern_type=PatternType.LITERAL,
+        )
+        for kind, name in names.items()
+    ]
 
 
 MEMBER: Final = {"topic": (ORDERS,), "group": (GROUP,)}
@@ -171,7 +191,7 @@ def test_offset_fetch_of_several_groups_keeps_their_order() -> None:
 
 
 @pytest.mark.parametrize("version", versions(ApiKey.OFFSET_FETCH))
-def test_who_may_only_describe_a_group_is_given_no_records_of_it(version: int) -> None:
+def test_a_user_that_may_only_describe_a_group_is_given_no_records_of_it(version: int) -> None:
     rules = [
         Rule(
             principals=frozenset({user("alice")}),
@@ -325,3 +345,129 @@ def test_describing_consumer_groups(version: int) -> None:
 
     assert described(**MEMBER) == [(GROUP_REFUSED, 0), (0, 1)]
     assert described(group=(GROUP,)) == [(GROUP_REFUSED, 0), (TOPIC_REFUSED, 0)], "it names a topic one may not see"
+
+
+def share_heartbeat(asked: Client, group: str, *topics: str) -> int:
+    values = heartbeat_values(group_id=group, subscribed_topic_names=topics)
+    return int(asked.ask(ApiKey.SHARE_GROUP_HEARTBEAT, 1, **values).error_code)
+
+
+def test_a_share_member_reads_its_group_and_describes_its_topics() -> None:
+    assert share_heartbeat(client(**MEMBER), GROUP, ORDERS) == 0
+    assert share_heartbeat(client(**MEMBER), GROUP, ORDERS, SECRET) == TOPIC_REFUSED
+    assert share_heartbeat(client(**MEMBER), SECRET, ORDERS) == GROUP_REFUSED
+
+
+@pytest.mark.parametrize("version", versions(ApiKey.SHARE_FETCH))
+def test_share_sessions(version: int) -> None:
+    asked = client(topic=(ORDERS,))
+    assert asked.ask(ApiKey.SHARE_FETCH, version, **share_fetch_values(0)).error_code == GROUP_REFUSED
+    assert asked.ask(ApiKey.SHARE_ACKNOWLEDGE, version, **acknowledge_values(1)).error_code == GROUP_REFUSED
+    assert refused(asked) == [(Operation.READ, GROUP)] * 2
+
+
+@pytest.mark.parametrize("version", versions(ApiKey.SHARE_FETCH))
+def test_a_share_session_of_topics_one_may_not_read(version: int) -> None:
+    asked = client(group=(GROUP,))
+    opened = share_fetch_values(0, max_wait=0, topics=share_topics(asked.mesh, {0: (), 1: ()}))
+    answer = asked.ask(ApiKey.SHARE_FETCH, version, **opened)
+    assert answer.error_code == 0
+    (topic,) = answer.responses
+    assert {each.partition_index: int(each.error_code) for each in topic.partitions} == dict.fromkeys(
+        (0, 1), TOPIC_REFUSED
+    )
+    assert not any(each.records for each in topic.partitions)
+
+
+def test_describing_share_groups() -> None:
+    mesh = Mesh()
+    share_member(mesh)
+
+    def described(**names: tuple[str, ...]) -> list[tuple[int, int]]:
+        asked = Client(mesh, access=access(**names))
+        answer = asked.ask(ApiKey.SHARE_GROUP_DESCRIBE, 1, group_ids=(SECRET, GROUP))
+        return [(int(each.error_code), len(each.members)) for each in answer.groups]
+
+    assert described(**MEMBER) == [(GROUP_REFUSED, 0), (0, 1)]
+    assert described(group=(GROUP,)) == [(GROUP_REFUSED, 0), (TOPIC_REFUSED, 0)], "it names a topic one may not see"
+
+
+@pytest.mark.parametrize("version", versions(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS))
+def test_offsets_of_share_groups(version: int) -> None:
+    mesh = Mesh()
+    mesh.upstreams[GROUP].stored[source(0)] = 5
+    groups = tuple({"group_id": name, "topics": None} for name in (SECRET, GROUP))
+
+    def described(**names: tuple[str, ...]) -> dict[str, tuple[int, list[tuple[int, int]]]]:
+        answer = Client(mesh, access=access(**names)).ask(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, version, groups=groups)
+        return {
+            each.group_id: (
+                int(each.error_code),
+                [(row.start_offset, int(row.error_code)) for topic in each.topics for row in topic.partitions],
+            )
+            for each in answer.groups
+        }
+
+    assert described(**MEMBER) == {SECRET: (GROUP_REFUSED, []), GROUP: (0, [(5, 0)])}
+    assert described(group=(GROUP,))[GROUP] == (0, [(-1, TOPIC_REFUSED)])
+
+
+def test_setting_and_deleting_offsets_of_share_groups() -> None:
+    for api, operation, topics in (
+        (
+            ApiKey.ALTER_SHARE_GROUP_OFFSETS,
+            Operation.READ,
+            tuple(
+                {"topic_name": name, "partitions": ({"partition_index": 0, "start_offset": 3},)}
+                for name in (SECRET, ORDERS)
+            ),
+        ),
+        (
+            ApiKey.DELETE_SHARE_GROUP_OFFSETS,
+            Operation.DELETE,
+            tuple({"topic_name": name} for name in (SECRET, ORDERS)),
+        ),
+    ):
+        outsider = client(topic=(ORDERS,))
+        assert outsider.ask(api, 0, group_id=GROUP, topics=topics).error_code == GROUP_REFUSED
+        assert refused(outsider) == [(operation, GROUP)]
+        asked = Client(Mesh(), access=Rules(tuple(allowed(operation, group=GROUP, topic=ORDERS))).access(ALICE, HOST))
+        answer = asked.ask(api, 0, group_id=GROUP, topics=topics)
+        found = {each.topic_name: int(getattr(each, "error_code", 0)) for each in answer.responses}
+        if api is ApiKey.ALTER_SHARE_GROUP_OFFSETS:
+            found = {each.topic_name: int(each.partitions[0].error_code) for each in answer.responses}
+        assert (answer.error_code, found) == (0, {ORDERS: 0, SECRET: TOPIC_REFUSED})
+        assert refused(asked) == [(Operation.READ, SECRET)]
+
+
+@pytest.mark.parametrize("version", versions(ApiKey.DESCRIBE_CONFIGS))
+def test_describing_configurations_of_groups(version: int) -> None:
+    resources = tuple(
+        {"resource_type": 32, "resource_name": name, "configuration_keys": None} for name in (SECRET, GROUP)
+    )
+    asked = Client(Mesh(), access=Rules(tuple(allowed(Operation.DESCRIBE_CONFIGS, group=GROUP))).access(ALICE, HOST))
+    answer = asked.ask(ApiKey.DESCRIBE_CONFIGS, version, resources=resources)
+    assert {each.resource_name: (int(each.error_code), bool(each.configs)) for each in answer.results} == {
+        SECRET: (GROUP_REFUSED, False),
+        GROUP: (0, True),
+    }
+    assert refused(asked) == [(Operation.DESCRIBE_CONFIGS, SECRET)]
+
+
+@pytest.mark.parametrize("version", versions(ApiKey.INCREMENTAL_ALTER_CONFIGS))
+def test_altering_configurations_of_groups(version: int) -> None:
+    change = ({"name": "share.delivery.count.limit", "config_operation": 0, "value": "7"},)
+    resources = tuple({"resource_type": 32, "resource_name": name, "configs": change} for name in (SECRET, GROUP))
+    mesh = Mesh()
+    asked = Client(mesh, access=Rules(tuple(allowed(Operation.ALTER_CONFIGS, group=GROUP))).access(ALICE, HOST))
+    answer = asked.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, version, resources=resources, validate_only=False)
+    assert {each.resource_name: int(each.error_code) for each in answer.responses} == {SECRET: GROUP_REFUSED, GROUP: 0}
+    assert mesh.kept.configured() == {GROUP}
+    assert refused(asked) == [(Operation.ALTER_CONFIGS, SECRET)]
+
+
+def test_listing_configurations() -> None:
+    asked = client(**MEMBER)
+    answer = asked.ask(ApiKey.LIST_CONFIG_RESOURCES, 1, resource_types=())
+    assert answer.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    assert refused(asked) == [(Operation.DESCRIBE_CONFIGS, CLUSTER_NAME)]

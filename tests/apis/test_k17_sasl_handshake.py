@@ -15,7 +15,7 @@ BOTH = (Mechanism.PLAIN, Mechanism.SCRAM_SHA_256)
 
 
 def client() -> Client:
-    """One that must authenticate, and of which everybody's password is the name backwards."""
+    """A client that must authenticate; each user's password is the name backwards."""
     session = Session(lambda: dict.fromkeys(BOTH, lambda: PlainExchange(lambda name, word: word == name[::-1])))
     return Client(Mesh(), session=session)
 

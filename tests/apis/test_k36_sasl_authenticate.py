@@ -16,7 +16,7 @@ VERSIONS = versions(ApiKey.SASL_AUTHENTICATE)
 
 
 class Exchange:
-    """Asks for a second message; `yes` is right, and good for 100 s of a wall clock that does not move here."""
+    """Asks for a second message; `yes` is right, and valid for 100 s of a wall clock that does not move here."""
 
     def step(self, message: bytes) -> Step:
         match message:

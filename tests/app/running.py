@@ -1,4 +1,4 @@
-"""A mesh as a process of its own on librdkafka's mock clusters, whose configuration changes while it runs."""
+"""A separate mesh process on librdkafka's mock clusters, whose configuration changes while it runs."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ import yaml
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.integration.processes import START, ChildProcess, eventually, free_port
+from tests.integration.processes import START, ChildProcess, completed, eventually, free_port
 
-COMMAND = [sys.executable, "-m", "mesh.cli"]
+COMMAND = [str(Path(sys.executable).with_name("kafka-mesh"))]
 TOPIC = "orders"
 GROUP = "billing"
 WAIT = 120.0
@@ -47,7 +47,8 @@ class MockCluster:
 
 
 class Member:
-    """A consumer that commits what it has shown. problems: what it was told of connections and rebalances."""
+    """A consumer that commits the records that it has shown. problems: reported problems of connections, and
+    rebalances."""
 
     def __init__(self, address: str, group: str = GROUP, **properties: object) -> None:
         self.values: list[str] = []
@@ -70,7 +71,7 @@ class Member:
         self.upstream_health.append("revoked")
 
     def until(self, expected: Iterable[str]) -> None:
-        """Poll until all of these were shown, each of them once; what is shown is committed."""
+        """Polls until all of these were shown, each once; all shown records are committed."""
         wanted, deadline = set(expected), time.monotonic() + WAIT
         while not wanted <= set(self.values):
             assert time.monotonic() < deadline, (sorted(wanted - set(self.values))[:5], self.upstream_health)
@@ -89,12 +90,12 @@ class Member:
 
 
 class RunningMesh:
-    """`configuration` may be changed, and is used by `reload`."""
+    """A running mesh. Change `configuration`, and `reload` uses it."""
 
     def __init__(
         self, folder: Path, clusters: dict[str, MockCluster], configuration: dict[str, Any] | None = None
     ) -> None:
-        """configuration: another one than of one pool, without the admin address and clusters."""
+        """configuration: another configuration than that of one pool, without the admin address and clusters."""
         self._admin = free_port()
         self.file = folder / "mesh.yaml"
         self.configuration: dict[str, Any] = {
@@ -117,17 +118,16 @@ class RunningMesh:
         self.file.write_text(yaml.safe_dump(self.configuration, sort_keys=False))
 
     def reload(self) -> list[str]:
-        """What the command says about what has changed."""
+        """The command's list of changes."""
         self.write()
         done = self.command()
         assert done.returncode == 0, done.stderr + self._process.log_tail()
         first, *changes = done.stdout.splitlines()
-        assert first.startswith(f"{self.file} is in use, hash ")
+        assert first.startswith(f"{self.file} applied, hash ")
         return [change.strip() for change in changes]
 
     def command(self, *options: str) -> subprocess.CompletedProcess[str]:
-        words = [*COMMAND, "reload", *(options or (str(self.file),))]
-        return subprocess.run(words, capture_output=True, text=True, timeout=180, check=False)
+        return completed([*COMMAND, "reload", *(options or (str(self.file),))], timeout=180)
 
     @property
     def url(self) -> str:
@@ -138,12 +138,12 @@ class RunningMesh:
         return self._process
 
     def configured(self) -> dict[str, Any]:
-        """What /status says of the configuration."""
+        """The part of /status about the configuration."""
         found: dict[str, Any] = json.loads(self._get("/status"))["configuration"]
         return found
 
     def virtual_cluster(self) -> dict[str, Any]:
-        """What /status says of the first."""
+        """The part of /status about the first virtual cluster."""
         found: dict[str, Any] = json.loads(self._get("/status"))["virtual_clusters"][0]
         return found
 

@@ -1,4 +1,4 @@
-"""What the process is built from."""
+"""The parts from which the process is built."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from mesh.app import Application, Readiness
-from mesh.app.clusters import Clusters
+from mesh.app.clusters import UpstreamClusters
 from mesh.app.from_config import limits_of
 from mesh.config.model import ClientLimits, Config
 from mesh.listener.limits import Limits
@@ -34,6 +34,15 @@ def test_nobody_without_a_token_stops_a_pool_from_afar() -> None:
     assert readiness.drain("GET", {"group": "billing"})[0] == 400, "there is no virtual cluster here"
 
 
+def test_a_process_is_not_ready_before_it_knows_where_moved_topics_are() -> None:
+    waiting = ["all"]
+    readiness = Readiness(UpstreamHealth(()), [], list, listening=True, waiting=lambda: waiting)
+    said = "all: the store has not been read, so the places of moved topics are unknown"
+    assert said in readiness.problems()
+    waiting.clear()
+    assert said not in readiness.problems()
+
+
 def test_one_line_names_the_property_for_which_librdkafka_reads_a_cluster() -> None:
     forbidding = {"security.protocol": "sasl_ssl", "sasl.mechanism": "OAUTHBEARER", "sasl.oauthbearer.method": "oidc"}
     clusters = [
@@ -50,7 +59,7 @@ def test_one_line_names_the_property_for_which_librdkafka_reads_a_cluster() -> N
     config = Config.model_validate({"clusters": clusters, "virtual_clusters": [shop]})
     with capture_logs() as logs:
         Application(config, Path("mesh.yaml"))
-    (line,) = [entry for entry in logs if entry["event"] == "a cluster is read by librdkafka"]
+    (line,) = [entry for entry in logs if entry["event"] == "cluster read by librdkafka"]
     assert (line["log_level"], line["cluster"]) == ("warning", "us")
     assert line["reason"].startswith("sasl.mechanism is OAUTHBEARER")
 
@@ -82,12 +91,12 @@ async def test_only_pools_wait_for_clusters_that_are_down(monkeypatch: pytest.Mo
     """Others have no topics of their own: a relay, a union, and a router that leads some clients to a pool."""
     looking, looked, started = anyio.Event(), anyio.Event(), anyio.Event()
 
-    async def first_look(clusters: Clusters) -> None:
+    async def learn_topics(clusters: UpstreamClusters) -> None:
         looking.set()
         await looked.wait()
-        clusters.are_looked_at.set()
+        clusters.topics_known.set()
 
-    monkeypatch.setattr(Clusters, "first_look", first_look)
+    monkeypatch.setattr(UpstreamClusters, "learn_topics", learn_topics)
     pool = {"pool": {"topics": [{"prefix": "", "cluster": "eu"}], "groups": ["*"]}}
     union = {"topics": [{"prefix": "", "route": "eu"}], "default": "eu"}
     routers = [

@@ -1,4 +1,4 @@
-"""Interceptors of a configuration that cannot begin are told before anything begins or changes."""
+"""Interceptors that cannot begin are reported before anything begins or changes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MASK = {"name": "cards", "type": "mask", "topics": ["*"], "on": ["fetch"], "conf
 
 
 def tried(folder: Path, interceptor: dict[str, Any], **route: Any) -> list[str]:
-    """What is wrong with it behind the second of two routers."""
+    """The mistakes if it is behind the second of two routers."""
     tree = regions()
     tree["interceptors"] = [MASK, interceptor]
     tree["routers"][1]["routes"][0].update(route)

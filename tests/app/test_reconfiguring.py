@@ -1,4 +1,4 @@
-"""A configuration that changes while members are connected: what is concerned changes, everybody else goes on."""
+"""A configuration that changes while members are connected: the parts concerned change, and all others continue."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.timeout(600)
 
 @pytest.fixture
 def eu(tmp_path: Path) -> Iterator[tuple[RunningMesh, MockCluster]]:
-    """A mesh in front of one cluster of its own."""
+    """A mesh in front of one cluster."""
     cluster = MockCluster()
     mesh = RunningMesh(tmp_path, {"eu": cluster})
     yield mesh, cluster
@@ -92,7 +92,7 @@ def test_a_virtual_cluster_changes_and_the_members_of_the_other_see_nothing(
     other.until(shown)
 
     parts["target"]["pool"]["lock_timeout"] = "1m"
-    assert mesh.reload() == ["virtual cluster parts: begun anew, its clients connect again (target.pool.lock_timeout)"]
+    assert mesh.reload() == ["virtual cluster parts: restarted, its clients reconnect (target.pool.lock_timeout)"]
     shown |= cluster.produce(records("b"))
     other.until(shown)
     member.until(shown)
@@ -116,7 +116,7 @@ def test_a_user_s_password_changes(tmp_path: Path) -> None:
         users = [{"name": "alice", "password": "sesame-1"}]
         mesh.shop["sasl"] = {"mechanisms": ["SCRAM-SHA-256"], "users": users}
         (told,) = mesh.reload()
-        assert told.startswith("virtual cluster shop: begun anew"), "nobody stays who has not authenticated"
+        assert told.startswith("virtual cluster shop: restarted"), "nobody stays who has not authenticated"
 
         def member(password: str) -> Member:
             mechanism = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "SCRAM-SHA-256"}
@@ -153,7 +153,7 @@ def test_a_user_s_password_changes(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_certificates_are_replaced_under_a_member(tmp_path: Path) -> None:
-    """By those of another authority in other files, which takes a reload; then in these same files, which does not."""
+    """New certificates of another authority in other files need a reload; later ones in these files do not."""
     older, newer = Authority(tmp_path / "older", "Older"), Authority(tmp_path / "newer", "Newer")
     cluster = MockCluster()
     mesh = RunningMesh(tmp_path, {"eu": cluster})
@@ -170,7 +170,7 @@ def test_certificates_are_replaced_under_a_member(tmp_path: Path) -> None:
         first = older.issue("mesh-1")
         mesh.shop["tls"] = {"certificate_file": str(first.certificate), "key_file": str(first.key)}
         (told,) = mesh.reload()
-        assert told.startswith("virtual cluster shop: begun anew"), "nobody stays who is not encrypted"
+        assert told.startswith("virtual cluster shop: restarted"), "nobody stays who is not encrypted"
         there = member(older)
         there.until(cluster.produce(records("a")))
         assert serves(first)
@@ -212,7 +212,7 @@ def test_what_is_wrong_changes_nothing_and_says_why(eu: tuple[RunningMesh, MockC
     mesh.file.write_text(good.replace("mesh-1", "mesh-2"))
     refused = mesh.command()
     assert refused.returncode == 2
-    assert "process_id: 'mesh-2' in place of 'mesh-1': as it was: it cannot change while kafka-mesh runs" in (
+    assert "process_id: 'mesh-2' in place of 'mesh-1': unchanged: it cannot change while kafka-mesh runs" in (
         refused.stderr
     )
     assert mesh.metric("kafka_mesh_config_reload_failed") == 1
@@ -228,7 +228,7 @@ def test_what_is_wrong_changes_nothing_and_says_why(eu: tuple[RunningMesh, MockC
     member.until(cluster.produce(records("b")))
     assert not member.upstream_health
     mesh.file.write_text(good)
-    assert mesh.command().stdout.splitlines()[1:] == ["  nothing has changed in it"]
+    assert mesh.command().stdout.splitlines()[1:] == ["  nothing has changed"]
     assert mesh.metric("kafka_mesh_config_reload_failed") == 0
     member.close()
 
@@ -242,7 +242,7 @@ def test_a_relay_whose_cluster_cannot_be_connected_to_leaves_everything_as_it_wa
     before = mesh.configured()["hash"]
     good = copy.deepcopy(mesh.configuration)
 
-    # librdkafka does not miss the key, so this is found when connections of the mesh's own are to be made.
+    # librdkafka does not miss the key, so only the mesh's own connections find the mistake.
     certificate = Authority(tmp_path / "authority").issue("mesh").certificate
     secure = {"security.protocol": "ssl", "ssl.certificate.location": str(certificate)}
     front, node = (f"127.0.0.1:{free_port()}" for _ in range(2))
@@ -265,7 +265,7 @@ def test_a_relay_whose_cluster_cannot_be_connected_to_leaves_everything_as_it_wa
 
     mesh.configuration = good
     mesh.write()
-    assert mesh.command().stdout.splitlines()[1:] == ["  nothing has changed in it"]
+    assert mesh.command().stdout.splitlines()[1:] == ["  nothing has changed"]
     member.close()
 
 

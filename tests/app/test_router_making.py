@@ -97,7 +97,7 @@ def router(name: str, type: str, config: dict[str, object], **targets: dict[str,
 
 
 def routers(front: dict[str, object], behind: dict[str, object]) -> Routers:
-    """One that answers each request, in front of one that goes by names, and a cluster."""
+    """A router that answers each request, in front of one that decides by names, and a cluster."""
     configs = [
         router("behind", "of-names", behind, a={"cluster": "eu"}),
         router("front", "of-requests", front, union={"router": "behind"}, us={"cluster": "us"}),

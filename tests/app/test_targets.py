@@ -1,4 +1,4 @@
-"""What a virtual cluster listens at, and what it cannot lead to yet."""
+"""The addresses of a virtual cluster, and unsupported targets."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from typing import Any
 
 
 def count_steps(work: Callable[[], None]) -> int:
-    """How many bytecode instructions `work` takes. Loops inside of functions written in C count as one."""
+    """The number of bytecode instructions of `work`. Loops inside of functions written in C count as one."""
     steps = 0
 
     def trace(frame: FrameType, event: str, _: Any) -> Any:

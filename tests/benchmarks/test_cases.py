@@ -1,4 +1,5 @@
-"""Each case in its short form, on a real broker: that it measures, never what. `make test` has those that need none."""
+"""Each case in its short form, on a real broker: the tests check that it measures, not the results. `make test` has the
+cases that need no broker."""
 
 from __future__ import annotations
 
@@ -14,32 +15,24 @@ from typer.testing import CliRunner
 
 from benchmarks.__main__ import SHORT, main
 from benchmarks.bed import Bed
-from benchmarks.cases import CASES, NAMES, USUAL, Options
+from benchmarks.cases import CASES, NAMES, USUAL
+from benchmarks.options import Options
 from benchmarks.pictures import draw
 from benchmarks.report import Results, show
 from tests.integration.jars import missing_programs
 
 EVERY = "KAFKA_MESH_EVERY_CASE"
-ENOUGH = (
-    *(
-        "kcat-s100",
-        "kcat-x2-s1k-60",
-        "kcat-tiny",
-        "kcat-small",
-        "kcat-transactions",
-        "kcat-compacted",
-        "java-s100",
-        "java-s1k",
-        "java-lz4-1k",
-        "java-zstd-100",
-    ),
-    *("confluent-s100", "confluent-x4-s100-60", "aiokafka-s1k", "engines-s100", "scale-out-s100", "journal-s100"),
-    *("relay-kcat-s1k", "relay-java-produce-1000-1", "relay-confluent-produce-100-all"),
-    *("union-kcat-s1k", "union-confluent-produce-1000-all"),
-    *("interceptors-s1k", "relay-latency", "relay-idle"),
-    *("steady-x4", "late-joiner", "latency-100", "parked-200", "commits", "start", "redelivery"),
+ENOUGH = (*("confluent-x4-s100-60", "relay-java-produce-1000-1", "union-kcat-s1k"),)
+"""A pool, a relay and a union."""
+DEEP = (
+    *("kcat-x2-s1k-60", "java-s100", "aiokafka-s1k", "engines-s100", "scale-out-s100", "relay-latency"),
+    *("interceptors-s1k", "late-joiner", "redelivery", "kcat-transactions", "share-s100", "parked-200"),
+    *("kcat-s100", "kcat-tiny", "kcat-small", "kcat-compacted", "java-s1k", "java-lz4-1k", "java-zstd-100"),
+    *("confluent-s100", "journal-s100", "relay-kcat-s1k", "relay-confluent-produce-100-all", "relay-idle"),
+    *("union-confluent-produce-1000-all", "steady-x4", "latency-100", "commits", "start"),
+    *("one-node-confluent-s100k", "one-node-java-produce-1000-all", "one-node-held"),
 )
-"""Each client, topic, codec and kind once. The other cases are the same code with other names: `make bench-check`."""
+"""Each client, kind, topic, codec and number of brokers once. Others are the same code with other names."""
 OPTIONS = Options(rounds=1, engines=("raw",), scale=SHORT, short=True, peers=False, say=print)
 
 
@@ -54,7 +47,10 @@ def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bed]:
 
 @pytest.mark.long
 @pytest.mark.kafka
-@pytest.mark.parametrize("name", CASES if os.environ.get(EVERY) else ENOUGH)
+@pytest.mark.parametrize(
+    "name",
+    CASES if os.environ.get(EVERY) else [*ENOUGH, *(pytest.param(each, marks=pytest.mark.deep) for each in DEEP)],
+)
 def test_a_case_measures_every_target(bed: Bed, name: str, tmp_path: Path) -> None:
     if "kcat" in name.split("-") and shutil.which("kcat") is None:
         pytest.skip("kcat is not installed")
@@ -63,7 +59,7 @@ def test_a_case_measures_every_target(bed: Bed, name: str, tmp_path: Path) -> No
         assert series.failures == []
         assert any(target.startswith("mesh") or target == "two processes" for target in series.targets)
         values = [value for target in series.targets for value in series.values(target)]
-        assert min(values) > 0 or "idle" in series.case  # the kernel's clock may see nothing in two seconds
+        assert min(values) > 0 or "idle" in series.case  # the kernel's clock may show nothing in two seconds
         show(Console(), series)
     results = Results()
     results.add({"date": "now"}, found)
@@ -76,9 +72,17 @@ def test_the_usual_cases_are_cases() -> None:
 
 def test_each_word_of_a_case_is_tried() -> None:
     def words(names: Iterable[str]) -> set[str]:
-        return {word for name in names for word in name.split("-")} - {"100", "1000", "5000", "60", "lz4", "zstd"}
+        return {word for name in names for word in name.split("-")} - {
+            "100",
+            "1000",
+            "5000",
+            "100000",
+            "60",
+            "lz4",
+            "zstd",
+        }
 
-    assert words(ENOUGH) == words(CASES)
+    assert words([*ENOUGH, *DEEP]) == words(CASES)
 
 
 def test_the_command_measures_writes_and_draws(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What is made of the progress of several consumers."""
+"""Evaluation of the progress of several consumers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is made of what clients say."""
+"""Evaluation of clients' output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a unit of work costs does not grow with what there is: counted in steps, on the pure core."""
+"""The cost of a unit of work does not grow with the state: counted in steps, on the pure core."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from tests.benchmarks.steps import count_steps
 
 UNITS = 12
 PER_TENFOLD = 1.08
-"""What a search in a tree may add. A walk over what grows adds more between the two sizes of any scenario."""
+"""The allowed cost of a search in a tree. A walk over growing data costs more between the two sizes of any scenario."""
 
 
 def _steps(scenario: Scenario, size: int) -> float:
     work = scenario.prepare(size)
     for _ in range(3):
         work()
-    if scenario.is_shared:  # a unit is a part of something bigger: count all of it
+    if scenario.is_shared:  # a unit is part of something larger: count all of it
         return sum(count_steps(work) for _ in range(2 * size)) / (2 * size)
     return statistics.median(count_steps(work) for _ in range(UNITS))
 
@@ -31,7 +31,7 @@ def test_a_unit_takes_as_many_steps_when_there_is_more(scenario: Scenario) -> No
 
 
 def test_steps_see_a_walk() -> None:
-    """The measure itself: what walks over a list takes more steps on a longer one."""
+    """Tests the measure itself: a walk over a list takes more steps on a longer one."""
     lists = [range(10), range(100)]
     short, long = (count_steps(lambda each=each: [number for number in each][:0].clear()) for each in lists)  # type: ignore[misc]
     assert long > 4 * short

@@ -1,5 +1,5 @@
-"""What records that no interceptor wants to see cost on their way through a relay that has some: as many steps of the
-interpreter for a thousand records as for a fifth of them."""
+"""The cost of records that no interceptor sees, on their way through a relay with interceptors: a thousand records take
+as many steps of the interpreter as a fifth of them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FETCH, PRODUCE = 17, 13
 
 
 def of_fetch(values: list[bytes]) -> int:
-    """A Fetch and its answer."""
+    """Passes a Fetch and its answer."""
     client = client_of(Does(lambda _: KEEP))
     asyncio.run(client.names.learn([OTHERS]))
     fetches = FetchRequests(client, lambda: 0.0)
@@ -33,8 +33,8 @@ def of_fetch(values: list[bytes]) -> int:
 
     def pass_on() -> None:
         frames.receive_requests(request)
-        assert frames.undecided is not None
-        decision = fetches.decide(*frames.undecided)
+        assert frames.pending_request is not None
+        decision = fetches.decide(*frames.pending_request)
         assert decision is not None and decision.change is None
         frames.decide(decision)
         frames.receive_answers([answer])
@@ -46,7 +46,7 @@ def of_fetch(values: list[bytes]) -> int:
 
 
 def of_produce(values: list[bytes]) -> int:
-    """A Produce, until it is passed on."""
+    """Passes a Produce, until it has left."""
     client = client_of(Does(lambda _: KEEP))
     asyncio.run(client.names.learn([OTHERS]))
     produces = ProduceRequests(client)

@@ -1,6 +1,7 @@
-"""What a small frame takes on its way through a relay or a union: steps of the interpreter, the same on every machine.
+"""The cost of a small frame on its way through a relay or a union, in steps of the interpreter, which are the same on
+every machine.
 
-At a given load of small frames they are most of what a relay costs over one that knows nothing of Kafka.
+With many small frames these steps are most of the difference between a relay and a proxy that knows nothing of Kafka.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from struct import pack
 
 from mesh.routing.names import LeafNumber
 from mesh.wire.apis import ApiKey
-from mesh.wire.entities import Side
+from mesh.wire.entities import Direction
 from mesh.wire.relayed_apis import ADVERTISED_APIS
 from mesh.wire.relaying import RelayedConnection, RelayedRequest
 from mesh.wire.routed import RoutedConnection
@@ -29,7 +30,7 @@ ANSWER = pack(">i", len(_ANSWER)) + _ANSWER
 
 
 class Nowhere:
-    """No address is asked for: nobody has moved."""
+    """Fails if it is asked for an address: nothing has moved."""
 
     def address_of(self, node: int, host: str, port: int) -> tuple[str, int] | None:
         raise AssertionError(node)
@@ -55,15 +56,17 @@ def framed(body: bytes) -> memoryview:
 
 
 def test_a_produce_and_its_answer_in_a_union() -> None:
-    """Of the leaf that hands out producer ids; topics have the same names there."""
+    """For the leaf that hands out producer ids; topics have the same names there."""
     answered: list[RelayedRequest] = []
     of_leaf = translation(LeafNumber(0), SAME)
     wire = RoutedConnection(ADVERTISED_APIS, frozenset(), Nowhere(), of_leaf, answered.append, 1 << 20)
     produced = {"name": "orders", "partition_data": [{"index": 0, "records": bytes(1_000)}]}
-    body = write_tree(ApiKey.PRODUCE, 12, Side.REQUEST, {"acks": -1, "timeout_ms": 30_000, "topic_data": [produced]})
+    body = write_tree(
+        ApiKey.PRODUCE, 12, Direction.REQUEST, {"acks": -1, "timeout_ms": 30_000, "topic_data": [produced]}
+    )
     stored = {"name": "orders", "partition_responses": [{"index": 0, "base_offset": 5}]}
     request = framed(pack(">hhih", ApiKey.PRODUCE, 12, 7, 8) + b"producer\0" + body)
-    answer = framed(pack(">i", 7) + b"\0" + write_tree(ApiKey.PRODUCE, 12, Side.RESPONSE, {"responses": [stored]}))
+    answer = framed(pack(">i", 7) + b"\0" + write_tree(ApiKey.PRODUCE, 12, Direction.RESPONSE, {"responses": [stored]}))
 
     def pass_on() -> None:
         assert b"".join(wire.receive_requests(request, 0.0)) == request

@@ -1,4 +1,4 @@
-"""What was measured is kept, and the documentation says it."""
+"""Results are kept, and the documentation shows them."""
 
 from __future__ import annotations
 

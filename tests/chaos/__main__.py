@@ -1,4 +1,4 @@
-"""`python -m tests.chaos --seed 7 --minutes 2`: one run after the other, of this seed and those that follow."""
+"""`python -m tests.chaos --seed 7 --minutes 2`: one run after the other, with this seed and the following ones."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.integration.mesh_process import ENGINE
 
 
 def run(seed: int, seconds: float, *, is_loud: bool = True) -> Outcome:
-    """One seed for about so many seconds; the folder of a good run is removed."""
+    """Runs one seed for about this many seconds; removes the folder of a good run."""
     folder = Path(tempfile.mkdtemp(prefix=f"chaos-{ENGINE}-{seed}-"))
     one = Run(plan(seed, seconds), folder, _say if is_loud else lambda _: None)
     try:

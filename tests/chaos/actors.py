@@ -1,4 +1,4 @@
-"""What a run of chaos is played with: clusters behind relays, mesh processes of one pool behind relays, members."""
+"""The actors of a chaos run: clusters behind relays, mesh processes of one pool behind relays, members."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ MINIMUM_MEMBERS = 3
 
 @dataclass(slots=True, eq=False)
 class ClusterActor:
-    """is_busy: something is being done to it. address: those of the relay. second: its other broker, if it has one.
-    feedings: threads that feed it from those sources."""
+    """is_busy: a fault is acting on it. address: of the relay. second: its other broker, if it has one. feedings:
+    threads that feed it from those sources."""
 
     cluster: KafkaCluster
     relay: Relay
@@ -53,7 +53,7 @@ class ClusterActor:
             "inter.broker.listener.name": "PLAINTEXT",
             "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,RELAYED:PLAINTEXT",
             "log.cleaner.backoff.ms": "1000",
-            "broker.session.timeout.ms": "6000",  # a busy machine must not fence it
+            "broker.session.timeout.ms": "6000",  # so that a busy machine does not fence it
             "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
         }
         actor = cls(KafkaCluster(name, kafka_jars(), folder / name, properties), relay, address)
@@ -79,7 +79,7 @@ class ClusterActor:
         )
 
     def feed(self, setup: Setup, seed: int) -> None:
-        """Until its feedings are stopped."""
+        """Feeds it until its feedings are stopped."""
         shape = compacted_record if setup.is_compacted else varied_record
         self.sources.append(Plain(self.cluster, TOPIC, setup.rate // 2, shape))
         self.feedings.append(Feeding(self.sources[-1].produce))
@@ -88,13 +88,13 @@ class ClusterActor:
             self.feedings.append(Feeding(self.sources[-1].produce, pause=0.2))
 
     def partitions_without_leader(self) -> int:
-        """As the first broker tells."""
+        """Partitions without a leader, from the first broker."""
         admin = self.cluster.admin()
         partitions = admin.list_topics(TOPIC, timeout=5).topics[TOPIC].partitions
         return sum(partition.leader < 0 for partition in partitions.values())
 
     def _start_second(self) -> None:
-        """The coordinators' topics are on the first one, which is the only one yet."""
+        """The first broker is the only one yet, so it has the coordinators' topics."""
         self.cluster.committed(GROUP)
         Transactions(self.cluster, TOPIC, 0).finish()
         behind = f"127.0.0.1:{free_port()}"
@@ -127,6 +127,7 @@ class MeshActor:
             "fast_expiry": "1s",
             "lock_timeout": "8s",
             "budgets": {"replay": setup.replay},
+            "share": {"auto_offset_reset": "pool", "delivery_count_limit": 10},
         }
         if setup.poison:
             pool["dead_letters"] = {"topic": DEAD, "limit": 5}
@@ -137,7 +138,7 @@ class MeshActor:
         return cls(mesh, relay, name)
 
     def in_flight(self) -> Counter[str]:
-        """Records that members were sent and have not committed, by client.id; nothing if it cannot tell."""
+        """Records sent to members and not committed, by client.id; empty if it cannot tell."""
         found: Counter[str] = Counter()
         with suppress(OSError):
             for labels, value in self.mesh.samples("kafka_mesh_in_flight_records") if self.is_reachable else ():
@@ -146,11 +147,11 @@ class MeshActor:
         return found
 
     def pools(self) -> list[dict[str, Any]]:
-        """What it says of the pools it has."""
+        """The pools in its status."""
         return [pool for virtual in self.mesh.status()["virtual_clusters"] for pool in virtual["pools"]]
 
     def uses(self, cluster: str) -> bool:
-        """Whether it says that an upstream cluster can be used; what is acknowledged there is not stored before."""
+        """True if its status shows a cluster as usable; acknowledgements there are not stored before."""
         with suppress(OSError):
             return any(
                 value and labels["cluster"] == cluster for labels, value in self.mesh.samples("kafka_mesh_upstream_up")
@@ -164,7 +165,7 @@ class MeshActor:
 
 @dataclass(slots=True, eq=False)
 class Members:
-    """Those that run now, and all there ever were."""
+    """The running members, and all that ever ran."""
 
     folder: Path
     setup: Setup
@@ -173,7 +174,7 @@ class Members:
     all: list[ChaosMember] = field(default_factory=list)
     busy: set[ChaosMember] = field(default_factory=set)
     _homes: dict[ChaosMember, int] = field(default_factory=dict)
-    """Which mesh those know that know one."""
+    """The mesh of each member that has a fixed one."""
 
     def start(self, kind: Kind) -> ChaosMember:
         number = len(self.all)
@@ -200,7 +201,7 @@ class Members:
         return member
 
     def may_be_alone(self, member: ChaosMember) -> bool:
-        """Whether its mesh may have no other member that is as it should be."""
+        """True if its mesh may have no other healthy member."""
         home = self._homes.get(member)
         others = (each for each in self.running if each is not member and each not in self.busy and not each.is_gone)
         return home is None or all(self._homes[each] != home for each in others)

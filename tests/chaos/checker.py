@@ -1,7 +1,6 @@
-"""The independent checker: what was stored, what members journaled, when what was disturbed, and so what is wrong.
+"""The independent checker: it compares stored records, the members' journals and the disturbances.
 
-It knows nothing of the mesh, nor of how records are fed or members are run. What it lets pass is what
-docs/guarantees.md says may happen.
+It knows nothing of the mesh, nor of the code that feeds and runs members. It accepts what docs/guarantees.md allows.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from tests.chaos.evidence import (
 
 
 def check(evidence: Evidence) -> Verdict:
-    """Everything that is wrong; nothing is left out because something else is wrong already."""
+    """All problems; it leaves none out because it has already found another."""
     return _Check(evidence).verdict()
 
 
@@ -118,7 +117,7 @@ class _Check:
         return False
 
     def _was_kept(self, delivery: Delivery) -> bool:
-        """Its member has shown what it had fetched before its mesh lost the partition."""
+        """True if its member has shown a record that it had fetched before its mesh lost the partition."""
         if delivery.member not in self._evidence.keeping or delivery.at is None:
             return False
         since = max(delivery.at - BUFFERED, self._given.after(delivery))
@@ -128,12 +127,12 @@ class _Check:
         )
 
     def _was_buffered(self, late: Delivery, at: float, taken: float) -> bool:
-        """Its member had fetched it, lost it to the other one by a disturbance, and came to process it only afterwards:
-        it had not been given partitions anew since, or keeps what it has fetched all the same."""
+        """True if its member had fetched it, lost it to another one in a disturbance, and processed it only afterwards:
+        it got no new partitions since, or keeps fetched records all the same."""
         since = max(self._emptied(late.member, at), at - BUFFERED)
         fetched = max(since, self._given.after(late))
         return fetched <= taken and any(
-            # While partitions change hands they may do so more than once.
+            # While partitions change hands this may happen more than once.
             each.touches((late.member,), fetched, taken) and (each.forgets or each.begin >= since)
             for each in self._evidence.disturbances
         )
@@ -145,8 +144,10 @@ class _Check:
             original = self._evidence.originals.get(delivery.id)
             if original is None or original.place is None or original.copies != 1 or delivery.at is None:
                 continue
+            if delivery.member in self._evidence.sharing:
+                continue  # no promise
             if any(each.at is None or each.at < delivery.at for each in self._by_id[delivery.id]):
-                continue  # not the first time
+                continue  # not the first delivery
             key = (delivery.member, original.place)
             before, offset = highest.get(key, delivery), offsets[key]
             is_judged = key in highest and not self._was_given_before(before, delivery.at)
@@ -157,16 +158,16 @@ class _Check:
                 yield Finding(Kind.ORDER, delivery.id, f"at {_where(original)}: to {_shown(delivery)} after {offset}")
 
     def _was_given_before(self, before: Delivery, end: float) -> bool:
-        """Whether somebody may have held what comes at `end` without having journaled it, and have lost it, after
-        `before` had been given to the member that shows both; which may have kept both in its buffer."""
+        """True if a member may have held the record of `end` without a journal entry, and have lost it, after `before`
+        was given to the member that shows both; that member may have kept both in its buffer."""
         assert before.at is not None
         if end >= self._evidence.clean_from:
-            return False  # nobody held anything
+            return False  # no member held anything
         begin = max(before.at - BUFFERED, self._given.after(before), self._emptied(before.member, before.at))
         return any(each.begin <= end and begin <= each.end for each in self._evidence.disturbances)
 
     def _emptied(self, member: str, at: float) -> float:
-        """When its client last threw away what it had fetched, before it was polled for what is shown at that time."""
+        """The last time at which its client discarded fetched records, before it was polled for those shown then."""
         if member in self._evidence.keeping:
             return -inf
         given = self._evidence.assignments.get(member, ())
@@ -189,14 +190,17 @@ class _Check:
 
 
 class _Given:
-    """When a member was given a record: not before any that it was given at lower offsets of its own had been fed."""
+    """When a member got a record: not before the test had produced the records that the member got at lower offsets."""
 
     def __init__(self, evidence: Evidence) -> None:
         self._after: dict[tuple[str, int, int], float] = {}
         latest: dict[tuple[str, int, int], float] = {}
         for each in sorted(evidence.deliveries, key=lambda each: each.offset):
-            slot = (each.member, each.partition, each.offset >> SLOT_BITS)
             original = evidence.originals.get(each.id)
+            if each.member in evidence.sharing:
+                self._after[each.member, each.partition, each.offset] = -inf if original is None else original.fed
+                continue
+            slot = (each.member, each.partition, each.offset >> SLOT_BITS)
             latest[slot] = max(latest.get(slot, -inf), -inf if original is None else original.fed)
             self._after[each.member, each.partition, each.offset] = latest[slot]
 
@@ -214,18 +218,25 @@ class _Answered:
         for commit in evidence.commits:
             for partition, offset in commit.offsets.items():
                 by_slot[commit.member, partition, (offset - 1) >> SLOT_BITS].append((commit.at, offset))
-        # Offsets of one slot only rise, and so do the times of one journal.
+        self._sharing = evidence.sharing
+        self._told: dict[tuple[str, int, int], list[float]] = defaultdict(list)
+        for each in evidence.acknowledgements:
+            self._told[each.member, each.partition, each.offset].append(each.at)
+        # Offsets of one slot rise, and so do the times of one journal.
         self._by_slot = {key: sorted(several) for key, several in by_slot.items()}
         self._offsets = {key: [offset for _, offset in several] for key, several in self._by_slot.items()}
 
     @staticmethod
     def _with_loss(member: str, evidence: Evidence) -> Sequence[float]:
-        """When it was given partitions because something had taken them from it."""
+        """When it got partitions because a disturbance had taken them from it."""
         assigned = evidence.assignments[member]
         return [at for at in assigned if any(each.touches((member,), at, at) for each in evidence.disturbances)]
 
     def when(self, delivery: Delivery) -> float | None:
-        """None when it was never answered, as far as the journal tells."""
+        """The time of its answer; None if there is none in the journal."""
+        if delivery.member in self._sharing:
+            told = self._told.get((delivery.member, delivery.partition, delivery.offset), ())
+            return min((at for at in told if delivery.at is None or at >= delivery.at), default=None)
         key = (delivery.member, delivery.partition, delivery.offset >> SLOT_BITS)
         offsets = self._offsets.get(key)
         if offsets is None:

@@ -1,4 +1,4 @@
-"""What faults take away from members, and from when to when."""
+"""What faults take away from members, and for how long."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from tests.chaos.evidence import Disturbance
 from tests.chaos.journals import ChaosMember
 
 AFTERMATH = 12.0
-"""Seconds for which a disturbance that has ended may still make records come again: sessions, timeouts, joins."""
+"""Seconds after a disturbance in which records may still come again because of it: sessions, timeouts, joins."""
 
 
 @dataclass(slots=True)
 class Going:
-    """A disturbance that goes on. members: None for all. back: when the clusters were used again."""
+    """A disturbance in progress. members: None for all. back: when the clusters were used again."""
 
     clusters: tuple[ClusterActor, ...]
     members: tuple[ChaosMember, ...] | None
@@ -36,7 +36,7 @@ class Notes:
 
     @property
     def is_calm(self) -> bool:
-        """Whether nothing disturbs all members, nor did a while ago."""
+        """True if no disturbance affects all members, nor did so a while ago."""
         return self.is_calm_but_for(0)
 
     def is_calm_but_for(self, under_way: int) -> bool:
@@ -72,14 +72,14 @@ class Notes:
     ) -> None:
         members = self._who_loses(None if members is None else tuple(members))
         concerned = None if members is None else frozenset(each.name for each in members)
-        # With several meshes, whatever concerns all members may move partitions.
+        # With several meshes, an event that concerns all members may move partitions.
         forgets = forgets or (len(self._meshes) > 1 and concerned is None)
         names = frozenset(each.cluster.name for each in clusters)
         end = time.monotonic() + AFTERMATH
         self.disturbances.append(Disturbance(what, begin, end, concerned, names, forgets, back))
 
     def _who_loses(self, members: tuple[ChaosMember, ...] | None) -> tuple[ChaosMember, ...] | None:
-        """All, when one of these may be the first or the last one of its mesh, which joins the group upstream then, or
-        leaves it."""
+        """Returns all members if one of these may be the first or the last one of its mesh: then the mesh joins the
+        group upstream, or leaves it."""
         is_one_mesh = len(self._meshes) == 1
         return members if is_one_mesh or not any(self._members.may_be_alone(each) for each in members or ()) else None

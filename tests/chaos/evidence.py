@@ -1,4 +1,4 @@
-"""What the checker is given, and what it says. Times are seconds of one clock."""
+"""The input and output of the checker. Times are seconds of one clock."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ Place: TypeAlias = tuple[str, str, int]
 """Cluster, topic, partition."""
 
 SLOT_BITS = 32
-"""A commit is about the offsets of one slot: those that agree above these bits."""
+"""A commit concerns the offsets of one slot: those with equal bits above these."""
 
 
 IN_HAND = 1.0
-"""Seconds for which an application may go on with what it had polled before its client was given partitions: aiokafka's
-is, while records are handled."""
+"""Seconds for which an application may process polled records after its client got new partitions: aiokafka assigns
+while records are handled."""
 BUFFERED = 60.0
-"""Seconds for which a client may keep what it fetched before it shows it: while a commit waits for an answer, on a
-busy machine."""
+"""Seconds for which a client may keep fetched records before the application gets them: while a commit waits, on a busy
+machine."""
 
 STORING = 3.0
-"""Seconds within which a cluster that is used again has stored what was acknowledged while it was away."""
+"""Seconds in which a usable cluster must have stored earlier acknowledgements."""
 
 
 class Kind(Enum):
@@ -38,11 +38,11 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Original:
-    """A record that was fed.
+    """A produced record.
 
-    hashes: of all that a client may show of it. copies: how often it is stored; 0 when its transaction was aborted, or
-    compaction removed it. place, offset: of one copy. may_come: whether it was ever to be read. fed: it was not stored
-    before that. fed_to: the cluster, also of what is not stored any more.
+    hashes: of everything that a client may show of it. copies: how often it is stored; 0 if its transaction was
+    aborted, or compaction removed it. place, offset: of one copy. may_come: true if a consumer could ever read it. fed:
+    the time before which it was not stored. fed_to: the cluster, also of a record that is no longer stored.
     """
 
     hashes: frozenset[str]
@@ -60,7 +60,7 @@ class Original:
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """A record as a member journaled it; at: None for a member that tells no times."""
+    """A record in a member's journal; at: None for a member without times."""
 
     member: str
     at: float | None
@@ -72,7 +72,7 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """A commit whose answer was good: next offsets by partition."""
+    """A commit that was answered without an error: next offsets by partition."""
 
     member: str
     at: float
@@ -80,12 +80,22 @@ class Commit:
 
 
 @dataclass(frozen=True, slots=True)
-class Disturbance:
-    """Something was done from `begin` to `end` (which includes how long it may have effects) that takes away from
-    members what they hold un-committed. members: whose; None for all of them.
+class Acknowledgement:
+    """A record whose acknowledgement was confirmed to a share member."""
 
-    clusters: those that could store nothing meanwhile, and until when: `back`, or the end. forgets: the mesh lost its
-    memory, or partitions changed hands: what it had acknowledged without having stored it comes again.
+    member: str
+    at: float
+    partition: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Disturbance:
+    """An event from `begin` to `end` (which includes its later effects) by which members lose uncommitted records.
+    members: the affected ones; None for all.
+
+    clusters: those that could store nothing meanwhile, until `back`, or the end. forgets: the mesh lost its memory, or
+    partitions changed hands, so records that were acknowledged and not stored come again.
     """
 
     what: str
@@ -109,22 +119,26 @@ class DeadLetter:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """deliveries: each member's in the order of its journal. poison: records that kill their members.
+    """What a run recorded. deliveries: of each member, in the order of its journal. poison: records that kill their
+    members.
 
-    keeping: members whose client keeps its position and what it has fetched when it is given partitions anew: of what
-    went to another mesh its commit is answered, and changes nothing.
-    assignments: when members were given partitions, which empties their clients' buffers; ascending. What they had not
-    committed by then was taken from them: a later commit is about what came after it, though its offset is higher.
-    clean_from: everything had been committed and all members had left: nothing older comes again from then on.
+    keeping: members whose client keeps its position and its fetched records when it gets a new assignment; its commit
+    of records that went to another mesh is answered, and changes nothing. assignments: ascending times at which members
+    got partitions, which empties their clients' buffers; they lost what they had not committed by then, and a later
+    commit counts only for records that came after it, though its offset is higher. sharing: share members, which
+    acknowledge single records in any order, and show offsets of the cluster. clean_from: the time when all records were
+    committed and all members had left: no older record comes again after it.
     """
 
     originals: Mapping[str, Original]
     deliveries: Sequence[Delivery]
     commits: Sequence[Commit] = ()
+    acknowledgements: Sequence[Acknowledgement] = ()
     disturbances: Sequence[Disturbance] = ()
     dead_letters: Sequence[DeadLetter] = ()
     poison: frozenset[str] = frozenset()
     keeping: frozenset[str] = frozenset()
+    sharing: frozenset[str] = frozenset()
     assignments: Mapping[str, Sequence[float]] = field(default_factory=dict)
     clean_from: float = inf
 
@@ -141,7 +155,8 @@ class Finding:
 
 @dataclass(slots=True)
 class Verdict:
-    """again: records that came more than once with a cause. ordered: those whose order nothing could excuse."""
+    """The result of a check. again: records that came more than once with a cause. ordered: records whose disorder
+    nothing could excuse."""
 
     stored: int
     delivered: int

@@ -1,7 +1,6 @@
-"""How each fault is done: a generator that says what it waits for, and yields `DoneTo` as soon as it has struck.
+"""How to cause each fault: generators that say what they wait for, and yield `DoneTo` as soon as the fault has struck.
 
-What it does afterwards (healing) goes on while the next steps happen. Everything it takes away from members is noted as
-a disturbance.
+The healing after it goes on during the next steps. A fault notes as a disturbance whatever it takes away from members.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from tests.integration.relay import Relay
 
 @dataclass(frozen=True, slots=True)
 class Until:
-    """Go on when `probe` is true; AssertionError after `timeout` seconds."""
+    """Continue when `probe` is true; raises AssertionError after `timeout` seconds."""
 
     what: str
     probe: Callable[[], bool]
@@ -38,7 +37,7 @@ class Until:
 
 @dataclass(frozen=True, slots=True)
 class DoneTo:
-    """The fault has struck; what was there to lose then, for the log."""
+    """The fault has struck; what members had to lose, for the log."""
 
     what: str
 
@@ -60,15 +59,15 @@ class Faults:
         self._partitions[name] = self._members.setup.partitions
 
     def partitions(self, cluster: ClusterActor) -> int:
-        """How many its topic has by now."""
+        """The present number of partitions of its topic."""
         return self._partitions[cluster.cluster.name]
 
     def course(self, step: Step) -> Course:
-        """What a step does; `DoneTo` is yielded once."""
+        """Carries out a step; yields `DoneTo` once."""
         return _COURSES[step.fault](self, step)
 
     def started(self, begin: float) -> None:
-        """The meshes divide the partitions among them while members come."""
+        """The meshes divide the partitions among them while members join."""
         self.notes.note("all starts", begin, forgets=True)
 
     def died(self, member: ChaosMember, since: float) -> None:
@@ -161,7 +160,7 @@ class Faults:
         mesh.is_busy = False
 
     def restart_mesh(self, step: Step) -> Course:
-        """All of them, one after the other."""
+        """Restarts all of them, one after the other."""
         for mesh in self._meshes:
             yield Until(f"{mesh.name} is free", lambda mesh=mesh: not mesh.is_busy)  # type: ignore[misc]
             mesh.is_busy = True
@@ -183,7 +182,7 @@ class Faults:
         self._comes_back(mesh)
 
     def _comes_back(self, mesh: MeshActor) -> None:
-        """Partitions may go to it, from members that were assigned theirs since it had gone away."""
+        """Partitions may go to it, from members that got theirs while it was away."""
         self.notes.note(f"{mesh.name} comes back", time.monotonic(), forgets=True)
 
     # Brokers
@@ -228,7 +227,7 @@ class Faults:
         actor.is_busy = False
 
     def recreate_topic(self, step: Step) -> Course:
-        """At once or a while after it was deleted. Records that were not read before are gone."""
+        """Recreates the topic at once, or a while after its deletion. Records that were not read before are gone."""
         actor = yield from self._free(self._clusters, step)
         for feeding in actor.feedings:
             feeding.hold()
@@ -246,7 +245,7 @@ class Faults:
         actor.is_busy = False
 
     def lose_leaders(self, step: Step) -> Course:
-        """Nothing is taken from members: partitions of the first broker go on, and it stores all commits."""
+        """Members lose nothing: partitions of the first broker continue, and it stores all commits."""
         actor = yield from self._free(self._clusters, step)
         second = actor.second
         assert second is not None
@@ -293,7 +292,7 @@ class Faults:
             yield from self._back(going)
 
     def _watched(self, going: Going, seconds: float) -> Course:
-        """What is slow stores what is acknowledged, unless a mesh does not use it any more."""
+        """Slow clusters store acknowledgements, unless a mesh stops using them."""
         due, look_at, is_out = time.monotonic() + seconds, 0.0, False
 
         def is_over() -> bool:
@@ -307,20 +306,20 @@ class Faults:
             going.clusters = ()
 
     def _back(self, going: Going) -> Course:
-        """On a busy machine it takes a mesh a while to find out."""
+        """A mesh on a busy machine takes a while to notice."""
         names = [each.cluster.name for each in going.clusters]
         yield Until(f"the meshes use {names} again", lambda: self._is_used(going.clusters))
         going.back = time.monotonic()
 
     def _is_used(self, clusters: Iterable[ClusterActor]) -> bool:
-        """By all meshes but those that are dead: one that hangs still thinks what it thought."""
+        """True if all living meshes use these clusters; a hanging mesh keeps its opinion."""
         return all(
             (each.uses(cluster.cluster.name) if each.is_reachable else each.mesh.exit_code is not None)
             for cluster in clusters
             for each in self._meshes
         )
 
-    # What they have in common
+    # Common parts
 
     def _free(self, actors: Sequence[Actor], step: Step) -> Generator[Until | DoneTo, None, Actor]:
         yield Until(f"one of {len(actors)} is free", lambda: not all(each.is_busy for each in actors))
@@ -330,7 +329,7 @@ class Faults:
         return actor
 
     def _loaded_mesh(self, step: Step) -> Generator[Until | DoneTo, None, tuple[MeshActor, int]]:
-        """Waits until members of a free mesh have something to lose; that one, and how many records."""
+        """Waits until members of a free mesh have records to lose; returns that mesh, and their number."""
         found: list[tuple[MeshActor, int]] = []
 
         def is_found() -> bool:
@@ -349,7 +348,7 @@ class Faults:
     def _holder(
         self, step: Step, may_be: Callable[[ChaosMember], bool]
     ) -> Generator[Until | DoneTo, None, tuple[ChaosMember, int]]:
-        """Waits until a free member has something to lose; that one, and how many records."""
+        """Waits until a free member has records to lose; returns that member, and their number."""
         found: list[tuple[ChaosMember, int]] = []
 
         def is_found() -> bool:
@@ -364,7 +363,7 @@ class Faults:
         return member, count
 
     def _something_to_lose(self) -> Generator[Until | DoneTo, None, int]:
-        """Waits until records are in flight; how many."""
+        """Waits until records are in flight; returns their number."""
         seen = 0
 
         def in_flight() -> bool:

@@ -1,5 +1,5 @@
-"""What is fed: plain records with all codecs, transactions that commit or abort, records that compaction removes, and
-records that kill their members."""
+"""The fed records: plain ones with all codecs, transactions that commit or abort, records for compaction, and records
+that kill their members."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SHARED_KEYS = 40
 
 
 def compacted_record(identity: str, number: int) -> Record:
-    """Every other record has a key that comes again, so that compaction leaves gaps."""
+    """Every other record has a repeated key, so that compaction leaves gaps."""
     record = varied_record(identity, number)
     key = f"key-{number // 2 % _SHARED_KEYS}" if number % 2 else identity
     return Record(key.encode(), record.value or identity.encode() + b"|", record.headers, record.timestamp)
@@ -38,25 +38,26 @@ class Plain:
         self._shape = shape
         self._rate = rate
         self._begun: list[float] = []
-        """When what has that number began to be fed."""
+        """The time at which the record with each number was first fed."""
 
     def produce(self) -> None:
-        """About a third of a second's; KafkaException or AssertionError when they could not be stored."""
+        """Produces the records of about a third of a second; raises KafkaException or AssertionError if they could not
+        be stored."""
         count = max(self._rate // 3, 1)
         self._begun += [time.monotonic()] * count
         self._feed.produce(count, self._rate)
 
     def more(self, count: int) -> None:
-        """Produce so many at once."""
+        """Produces this many at once."""
         self._begun += [time.monotonic()] * count
         self._feed.produce(count)
 
     def begin_anew(self) -> None:
-        """The topic is another one now, which its producers do not know."""
+        """The topic is another one now, which its producers do not know yet."""
         self._feed.connect()
 
     def records(self) -> Iterator[tuple[str, Record, bool, float]]:
-        """Id, record, whether it may ever be read, and since when it may be stored."""
+        """Id, record, whether a consumer may ever read it, and the time from which it may be stored."""
         for identity in self._feed.ids():
             number = int(identity.rpartition("-")[2])
             yield identity, self._shape(identity, number), True, self._begun[number]
@@ -78,7 +79,7 @@ class Transactions:
         self._producer: Producer | None = None
 
     def produce(self) -> None:
-        """One transaction; one whose outcome is unknown may have been committed."""
+        """Produces one transaction. If its outcome is unknown, it may be committed."""
         ids = [self._next() for _ in range(self._chance.randint(1, 50))]
         aborts = self._chance.random() < 1 / 3
         try:
@@ -91,12 +92,12 @@ class Transactions:
                 )
             if aborts:
                 self._never_come(ids)
-                producer.flush(10)  # what is aborted unsent is no test
+                producer.flush(10)  # an aborted transaction that was never sent tests nothing
                 producer.abort_transaction(20)
             else:
                 producer.commit_transaction(20)
         except KafkaException:
-            # Whether it was committed is not known; a new producer ends it one way or the other.
+            # It is unknown whether it was committed; a new producer ends it either way.
             self._producer = None
 
     def records(self) -> Iterator[tuple[str, Record, bool, float]]:
@@ -109,7 +110,7 @@ class Transactions:
         self._producer = None
 
     def finish(self) -> None:
-        """End a transaction whose outcome is not known."""
+        """Ends a transaction with an unknown outcome."""
         if self._producer is None:
             self._begun()
 
@@ -139,7 +140,7 @@ class Transactions:
 
 
 def feed_poison(cluster: KafkaCluster, topic: str, count: int, first: int = 0) -> dict[str, Record]:
-    """Store so many records that kill their members, numbered from `first`; they by id."""
+    """Stores this many records that kill their members, numbered from `first`; returns them by id."""
     numbers = range(first, first + count)
     records = {f"{POISON}-{number}": poison_record(f"{POISON}-{number}", number) for number in numbers}
     producer = Producer({**CLIENT_PROPERTIES, "bootstrap.servers": cluster.bootstrap_servers})
@@ -164,21 +165,21 @@ class Feeding:
         self._thread.start()
 
     def hold(self) -> None:
-        """Begin nothing more until `go_on`."""
+        """Begins no further record until `go_on`."""
         self._is_idle.clear()
         self._may_go_on.clear()
 
     @property
     def is_idle(self) -> bool:
-        """Whether it is held and produces nothing."""
+        """True if it is held and produces nothing."""
         return self._is_idle.is_set() or not self._thread.is_alive()
 
     def go_on(self) -> None:
-        """End `hold`."""
+        """Ends `hold`."""
         self._may_go_on.set()
 
     def stop(self, timeout: float = 150.0) -> None:
-        """Returns when all it produced is stored; raises what the source raised."""
+        """Returns when all its records are stored; raises the error of the source."""
         self._stopped.set()
         self._may_go_on.set()
         self._thread.join(timeout)

@@ -1,16 +1,17 @@
-"""Members as processes, and their journals: what they reported before it was committed survives kill -9."""
+"""Members as processes, and their journals: a record that was reported before its commit survives kill -9."""
 
 from __future__ import annotations
 
 import base64
 import json
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from confluent_kafka import TIMESTAMP_CREATE_TIME
 
-from tests.chaos.evidence import Commit, Delivery
+from tests.chaos.evidence import Acknowledgement, Commit, Delivery
 from tests.chaos.plan import Kind
 from tests.clients.bench import Client, command_of, kcat_arguments
 from tests.clients.consuming import DEAD
@@ -32,6 +33,9 @@ _CLIENTS = {
 }
 
 
+SHARE = [sys.executable, "-m", "tests.chaos.share_member"]
+
+
 class ChaosMember:
     """A consumer process with a journal."""
 
@@ -46,7 +50,8 @@ class ChaosMember:
             self._kcat = KcatMember(name, kcat_arguments(script), folder)
             self.process = self._kcat.process
         else:
-            command = [*command_of(_CLIENTS[kind]), script.to_json()]
+            program = SHARE if kind is Kind.SHARE else command_of(_CLIENTS[kind])
+            command = [*program, script.to_json()]
             self.process = ChildProcess(command, log=folder / f"{name}.log", stdout=self.journal)
 
     @property
@@ -58,7 +63,7 @@ class ChaosMember:
         return self.process.exit_code == DEAD
 
     def count(self) -> int:
-        """Records it has journaled, or a little more; reads only what is new."""
+        """The number of journaled records, or a little more; reads only new entries."""
         with self.journal.open("rb") as journal:
             journal.seek(self._read)
             data = journal.read()
@@ -67,14 +72,21 @@ class ChaosMember:
         return self._count
 
     def commits(self) -> Iterator[Commit]:
-        """What it was answered for."""
+        """Its answered commits."""
         for report in self._reports():
             if report["event"] == "committed" and "offsets" in report:
                 offsets = {int(partition): offset for partition, offset in report["offsets"].items()}
                 yield Commit(self.name, report["at"], offsets)
 
+    def acknowledgements(self) -> Iterator[Acknowledgement]:
+        """The answered acknowledgements of a share member."""
+        for report in self._reports():
+            if report["event"] == "acknowledged":
+                for offset in report["offsets"]:
+                    yield Acknowledgement(self.name, report["at"], report["partition"], offset)
+
     def assignments(self) -> Iterator[float]:
-        """When it was given partitions anew, not only more of them."""
+        """The times of new assignments, without mere additions."""
         has_some = False
         for report in self._reports():
             match report["event"]:
@@ -86,7 +98,7 @@ class ChaosMember:
                     has_some = False
 
     def deliveries(self) -> Iterator[Delivery]:
-        """In the order of its journal."""
+        """Deliveries in the order of its journal."""
         if self._kcat is not None:
             for each in self._kcat.deliveries:
                 yield Delivery(self.name, None, each.partition, each.offset, each.id, each.fingerprint)
@@ -102,13 +114,13 @@ class ChaosMember:
             return
         with self.journal.open("rb") as lines:
             for line in lines:
-                if line.endswith(b"\n"):  # else it was killed while it wrote, and had not committed that
+                if line.endswith(b"\n"):  # otherwise the member was killed while it wrote, and had not committed that
                     yield json.loads(line)
 
 
 def _record(report: dict[str, Any]) -> Record:
     headers = tuple((name, _bytes(part)) for name, part in report["headers"])
-    # librdkafka's constants for the types of timestamps are Kafka's plus one.
+    # librdkafka's types of timestamps are Kafka's plus one.
     kind = {0: TIMESTAMP_CREATE_TIME}.get(report["timestamp_type"], 0)
     return Record(_bytes(report["key"]), _bytes(report["value"]), headers, report["timestamp"], kind)
 

@@ -1,4 +1,4 @@
-"""What happens in a run of chaos: a pure function of its seed."""
+"""The plan of a chaos run: a pure function of its seed."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from dataclasses import dataclass, fields, replace
 from enum import Enum
 
 SECONDS_PER_STEP = 2.5
-"""Roughly: a step waits for records, not for time."""
+"""Approximate: a step waits for records, not for time."""
 
 
 class Kind(Enum):
-    """A member: the client it is, and how it commits."""
+    """A kind of member: its client, and how it commits."""
 
     CONFLUENT = "confluent-kafka"
     KAFKA_PYTHON = "kafka-python"
@@ -23,15 +23,17 @@ class Kind(Enum):
     AUTOMATIC_CONSUMER_PROTOCOL = "confluent-kafka, group.protocol=consumer, by itself"
     CONFLUENT_CONSUMER_PROTOCOL = "confluent-kafka, group.protocol=consumer"
     JAVA_CONSUMER_PROTOCOL = "kafka-clients, group.protocol=consumer"
+    SHARE = "confluent-kafka, share consumer"
 
     @property
     def is_of_the_consumer_protocol(self) -> bool:
-        """Its assignment grows without being taken back before, as that of KIP-848 does."""
+        """Its assignment grows without a revocation before, as in KIP-848."""
         return self in _CONSUMER_PROTOCOL.values()
 
     @property
     def commits_by_itself(self) -> bool:
-        """Its library commits what the application may not have seen yet: killed, it loses records by its own doing."""
+        """Its library commits records that the application may not have seen yet: if it is killed, it loses records by
+        its own fault."""
         return self in (Kind.KCAT, Kind.AUTOMATIC, Kind.AUTOMATIC_CONSUMER_PROTOCOL)
 
 
@@ -83,13 +85,13 @@ _WEIGHTS = {
     Fault.GROW_TOPIC: 1,
 }
 _RARELY = 0.15
-"""How many of the steps are faults that not every setup can have."""
+"""The part of steps with faults that need special setups."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """target: an index among what there is then, modulo their number. after: records that members got since the step
-    before it began. seconds: for how long it is kept up, where that has a meaning; other steps go on meanwhile."""
+    """A step. target: an index among the present targets, modulo their number. after: records that members got since
+    the previous step before it began. seconds: its duration, if it has one; other steps go on meanwhile."""
 
     number: int
     fault: Fault
@@ -139,10 +141,11 @@ class Plan:
 
 
 def plan(seed: int, seconds: float) -> Plan:
-    """The same seed gives the same setup, and the same steps as far as they go."""
+    """The plan of a seed: always the same setup and the same steps."""
     chance = random.Random(seed)
     rarely = random.Random(seed + 3)
     setup = _with_second_brokers(_with_protocols(_setup(chance), random.Random(seed + 2)), rarely)
+    setup = _with_share_members(setup, random.Random(seed + 4))
     faults = _with_rare_ones(_faults(random.Random(seed + 1)), setup, rarely)
     steps = tuple(
         _step(number, next(faults), chance, setup) for number in range(max(1, int(seconds / SECONDS_PER_STEP)))
@@ -155,7 +158,7 @@ def _setup(chance: random.Random) -> Setup:
     chance.shuffle(members)
     rest = chance.choices((Kind.KCAT, Kind.AUTOMATIC, Kind.CONFLUENT, Kind.AIOKAFKA), k=chance.choice((1, 2)))
     poison = chance.choice((0, 0, 0, 1))
-    if poison:  # those would commit it, instead of dying of it
+    if poison:  # these would commit the poison instead of dying of it
         rest = [kind for kind in rest if not kind.commits_by_itself]
     meshes = chance.choice((1, 1, 2, 3))
     return Setup(
@@ -174,9 +177,17 @@ def _setup(chance: random.Random) -> Setup:
 
 
 def _with_protocols(setup: Setup, chance: random.Random) -> Setup:
-    """Each of those that have it is of the consumer protocol, or is not."""
+    """Each member that can use the consumer protocol uses it, or does not."""
     members = (_CONSUMER_PROTOCOL.get(kind, kind) if chance.random() < 0.4 else kind for kind in setup.members)
     return replace(setup, members=tuple(members))
+
+
+def _with_share_members(setup: Setup, chance: random.Random) -> Setup:
+    """In half of the setups up to three members, or all but one, are share members."""
+    if chance.random() < 0.5:
+        return setup
+    count = chance.choice((1, 2, 3, len(setup.members) - 1))
+    return replace(setup, members=(*setup.members[: len(setup.members) - count], *[Kind.SHARE] * count))
 
 
 def _with_second_brokers(setup: Setup, chance: random.Random) -> Setup:
@@ -186,7 +197,7 @@ def _with_second_brokers(setup: Setup, chance: random.Random) -> Setup:
 
 
 def _with_rare_ones(faults: Iterator[Fault], setup: Setup, chance: random.Random) -> Iterator[Fault]:
-    """Poison that is deleted with its topic becomes no dead letter."""
+    """Poison that is deleted with its topic does not become a dead letter."""
     rare = [
         *([Fault.LOSE_LEADERS] if setup.has_second_brokers else []),
         *([] if setup.poison else [Fault.RECREATE_TOPIC]),

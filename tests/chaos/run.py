@@ -1,5 +1,4 @@
-"""One run of chaos: the plan of a seed is carried out, everything is healed and drained, and the checker says what it
-found."""
+"""One run of chaos: carries out the plan of a seed, heals and drains everything, and runs the checker."""
 
 from __future__ import annotations
 
@@ -26,17 +25,17 @@ from tests.integration.processes import eventually
 from tests.integration.records import Record, Stored, View
 
 DRAIN = 120.0
-"""Seconds within which everything is delivered and committed when nothing is disturbed any more, besides the time that
-members take to process it."""
+"""Seconds after the last disturbance in which everything must be delivered and committed, beyond the members'
+processing time."""
 PER_RECORD = 0.001
 """Seconds that a member takes to journal a record, on a busy machine."""
 RESTART = 3.0
-"""Seconds after which a member that gave up is started again: at once, it would give up again and again."""
+"""Seconds until a member that gave up is restarted: without a pause it would give up again and again."""
 
 
 @dataclass(slots=True)
 class _Task:
-    """A fault under way: what it waits for now, and since when it may."""
+    """A fault in progress: its present wait, and the time from which it may continue."""
 
     step: Step
     course: Course
@@ -47,7 +46,7 @@ class _Task:
 
 @dataclass(slots=True)
 class Outcome:
-    """problems: what is wrong besides what the checker found in the journals."""
+    """The outcome of a run. problems: those that the checker did not find in the journals."""
 
     plan: Plan
     folder: Path
@@ -70,7 +69,7 @@ class Outcome:
 
 
 class Run:
-    """Starts the actors; `carry_out` once; `end` kills whatever is left."""
+    """A chaos run. It starts the actors; call `carry_out` once; `end` kills all that are left."""
 
     def __init__(self, plan: Plan, folder: Path, say: Callable[[str], None] = lambda _: None) -> None:
         self._plan = plan
@@ -79,7 +78,7 @@ class Run:
         self._begin = time.monotonic()
         self._tasks: list[_Task] = []
         self._resting: list[tuple[float, Client]] = []
-        """When what kind of member is to be started again."""
+        """The times at which members of each kind are restarted."""
         self._clean_from = 0.0
         self._poison: dict[str, Record] = {}
         setup = plan.setup
@@ -89,7 +88,7 @@ class Run:
         self._faults = Faults(self._clusters, self._meshes, self._members)
 
     def carry_out(self) -> Outcome:
-        """The whole run. Whatever goes wrong is in the outcome; only bugs of the harness raise."""
+        """Carries out the whole run. The outcome has everything that goes wrong; only bugs of the harness raise."""
         outcome = Outcome(self._plan, self._folder)
         (self._folder / "plan.txt").write_text(f"{self._plan}\n")
         try:
@@ -107,7 +106,7 @@ class Run:
         return outcome
 
     def end(self) -> None:
-        """Kill what still runs."""
+        """Kills all remaining processes."""
         self._members.end()
         for mesh in self._meshes:
             mesh.end()
@@ -115,9 +114,9 @@ class Run:
             cluster.end()
 
     def _stop_at_once(self) -> None:
-        """Nothing changes any more while it is judged."""
+        """Stops all actors, so that nothing changes while the run is judged."""
         for task in self._tasks:
-            task.course.close()  # what it disturbs is noted
+            task.course.close()  # notes what it disturbs
         for actor in self._clusters:
             actor.cluster.thaw()
         self._members.end()
@@ -172,7 +171,7 @@ class Run:
                 source.finish()
 
     def _drain(self, when: str) -> None:
-        """Until the groups upstream have committed beyond the last record of every partition."""
+        """Waits until the upstream groups have committed beyond the last record of every partition."""
         ends: dict[tuple[str, str, int], int] = defaultdict(int)
         for each in self._stored():
             place = (each.cluster, each.topic, each.partition)
@@ -185,7 +184,7 @@ class Run:
             }
 
         begin, looked = time.monotonic(), 0.0
-        # All of it may have to be done by one member: those of a mesh that has no partition get nothing.
+        # One member may have to do all of it: members of a mesh without partitions get nothing.
         left = sum(end - offset for offset, end in behind().values())
         timeout = DRAIN + left * (self._plan.setup.seconds_per_record + PER_RECORD)
 
@@ -204,7 +203,7 @@ class Run:
         self._say(f"drained {when} in {time.monotonic() - begin:.1f} s")
 
     def _epilogue(self) -> None:
-        """All leave cleanly; others come to meshes started anew: they get what is fed then, and nothing else."""
+        """All members leave cleanly; others join restarted meshes, and get only records fed after that."""
         for member in self._members.running:
             member.process.signal(signal.SIGTERM)
         for member in self._members.running:
@@ -218,7 +217,7 @@ class Run:
             mesh.mesh.restart()
         for kind in (Client.CONFLUENT, Client.CONFLUENT_CONSUMER_PROTOCOL, Client.AIOKAFKA, Client.KAFKA_PYTHON):
             self._members.start(kind)
-        # Partitions move until each mesh has its members; what is fed then comes once.
+        # Partitions move until each mesh has its members; records fed after that come once.
         eventually("all have joined", self._have_all_joined, timeout=60)
         for source in self._sources():
             if isinstance(source, Plain):
@@ -227,7 +226,7 @@ class Run:
         eventually("nothing is in flight", lambda: not any(mesh.in_flight() for mesh in self._meshes), timeout=20)
 
     def _have_all_joined(self) -> bool:
-        """The members are in the pools, and every mesh that has some is in the groups upstream with its partitions."""
+        """The members are in the pools, and every mesh with members is in the upstream groups with its partitions."""
         pools = [pool for mesh in self._meshes for pool in mesh.pools()]
         counts = [pool["member_count"] for pool in pools if pool["member_count"]]
         if sum(counts) != len(self._members.running):
@@ -242,7 +241,7 @@ class Run:
     # The loop
 
     def _go_on(self, what: str, goal: Callable[[], bool], timeout: float = 180.0) -> None:
-        """Let everything go on until the goal is reached; AssertionError after `timeout` seconds."""
+        """Continues until the goal is reached; AssertionError after `timeout` seconds."""
         deadline = time.monotonic() + timeout
         while not goal():
             self._supervise()
@@ -274,8 +273,8 @@ class Run:
                     task.waits, task.deadline = waits, time.monotonic() + waits.timeout
 
     def _supervise(self) -> None:
-        """A member that died of a record, or gave up while no mesh answered it, is replaced, as whatever runs them in
-        production does."""
+        """Replaces a member that died of a record, or gave up while no mesh answered, as a supervisor does in
+        production."""
         for member in list(self._members.running):
             if not member.is_gone or member in self._members.busy:
                 continue
@@ -298,7 +297,7 @@ class Run:
     def _feedings(self) -> list[Feeding]:
         return [feeding for each in self._clusters for feeding in each.feedings]
 
-    # The end
+    # End
 
     def _stored(self) -> Iterator[Stored]:
         for each in self._clusters:
@@ -319,7 +318,7 @@ class Run:
             outcome.problems.append(f"no evidence: {problem}")
 
     def _keep_lost_for_good(self, verdict: Verdict) -> None:
-        """A run that ended early did not wait for everything: lost is what lies below the committed offsets."""
+        """A run that ended early did not wait for all records: lost are those below the committed offsets."""
         committed = self._committed()
         places = {each.record.id: each for each in self._stored()}
 
@@ -343,10 +342,12 @@ class Run:
             self._originals(),
             [each for member in self._members.all for each in member.deliveries()],
             [each for member in self._members.all for each in member.commits()],
+            [each for member in self._members.all for each in member.acknowledgements()],
             disturbances,
             [DeadLetter(each.record.id, _hash_of_letter(each.record)) for each in self._dead_letters()],
             frozenset(self._poison),
             keeping=frozenset(each.name for each in self._members.all if each.kind is Client.KAFKA_PYTHON),
+            sharing=frozenset(each.name for each in self._members.all if each.kind is Client.SHARE),
             assignments={member.name: list(member.assignments()) for member in self._members.all},
             clean_from=clean_from,
         )
@@ -362,7 +363,7 @@ class Run:
         for each in self._stored():
             before = originals[each.record.id]
             place = (each.cluster, each.topic, each.partition)
-            # What was thought to be aborted is stored only if it was not.
+            # A record that was thought to be aborted is stored only if it was not.
             originals[each.record.id] = replace(before, copies=before.copies + 1, place=place, offset=each.offset)
         return originals
 
@@ -372,7 +373,7 @@ class Run:
                 yield from stored_upstream(each.cluster, DEAD)
 
     def _note_state(self) -> None:
-        """What the meshes say when it has gone wrong."""
+        """Notes the state of the meshes after a failure."""
         for mesh in self._meshes:
             with suppress(OSError):
                 (self._folder / f"{mesh.name}.status.json").write_text(json.dumps(mesh.mesh.status(), indent=1))

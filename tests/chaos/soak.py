@@ -1,7 +1,7 @@
-"""The soak: two clusters, ten members of which three are stuck again and again, and millions of records.
+"""The soak: two clusters, ten members of which three get stuck again and again, and millions of records.
 
-Looked at: resident memory of the mesh (bytes), what became of every record, whether whoever holds back a partition's
-commit position is named and for how long it may, and whether the healthy members go on meanwhile.
+It checks the resident memory of the mesh (bytes), the fate of every record, whether the mesh names the member that
+holds back a partition's committed offset and for how long it may, and whether the healthy members go on meanwhile.
 """
 
 from __future__ import annotations
@@ -34,25 +34,27 @@ GROUP = "billing"
 BUDGET = 128 * MIB
 ABOVE_BUDGET = 150 * MIB
 GROWTH = 32 * MIB
-"""How much more the second half of a soak may need than the first."""
+"""The most additional memory of a soak's second half."""
 SIZE = 200
 HEALTHY, STUCK = 7, 3
 LOCK = 10.0
 POLL_INTERVAL = 20.0
-"""Seconds after which librdkafka itself leaves the group for an application that stands still."""
+"""Seconds after which librdkafka leaves the group for an application that does not poll."""
 WINDOW = 30.0
-"""Seconds over which the rate of the healthy members is looked at: stuck ones come and go meanwhile."""
+"""Seconds over which the rate of the healthy members is taken: stuck ones come and go meanwhile."""
 KEPT = 0.5
-"""How much of what is fed they process in the slowest window."""
+"""The part of the fed records that they process in the slowest window."""
 HELD = POLL_INTERVAL + 15.0
-"""Seconds for which nobody may hold a partition's commit position: it leaves, and others work off what it held."""
+"""The most seconds for which one member may hold up a partition's committed offset: it then leaves, and others process
+its records."""
 
 
 @dataclass(slots=True)
 class Report:
-    """resident: bytes, every half second. longest_held: seconds. named: who held a commit position for longer than
-    LOCK, as /status says; nameless: how often the metric did not name that one. fed: records a second, from `begin` to
-    `end`. slowest: records a second of all healthy members together, in the slowest WINDOW of that time."""
+    """The report of a soak. resident: bytes, every half second. longest_held: seconds. named: members that held a
+    committed offset for longer than LOCK, according to /status; nameless: how often the metric did not name that
+    member. fed: records a second, from `begin` to `end`. slowest: records a second of all healthy members together, in
+    the slowest WINDOW of that time."""
 
     records: int
     seconds: float = 0.0
@@ -87,7 +89,7 @@ class Report:
 
 
 def soak(records: int, folder: Path, say: Callable[[str], None] = lambda _: None, rate: float | None = None) -> Report:
-    """Feed so many records (`rate` a second; None: as fast as they go) and look on until all are committed."""
+    """Feeds so many records (`rate` a second; None: as fast as possible) and watches until all are committed."""
     clusters = [KafkaCluster(name, kafka_jars(), folder / name) for name in ("eu", "us")]
     processes: list[ChildProcess] = []
     mesh: Mesh | None = None
@@ -166,7 +168,7 @@ def _watch(
 
 
 def _look(mesh: Mesh, report: Report) -> int:
-    """Who holds back a commit position, and for how long; returns what is committed upstream."""
+    """Finds the members that hold up a committed offset, and for how long; returns the offsets committed upstream."""
     committed = 0
     metric = {labels["member"] for labels, _ in mesh.samples("kafka_mesh_commit_held_seconds")}
     report.named_by_metric |= metric
@@ -180,7 +182,7 @@ def _look(mesh: Mesh, report: Report) -> int:
                 report.longest_held = max(report.longest_held, held)
                 if held > LOCK:
                     report.named.add(str(oldest["member"]))
-                    # A moment later it may have lost it; whoever was sent it long ago was named before.
+                    # It may have lost it a moment later; a member that held it for long was named before.
                     report.nameless += oldest["member"] not in metric | report.named_by_metric
     return committed
 
@@ -201,7 +203,8 @@ def _feed(cluster: KafkaCluster, number: int, clusters: int, records: int, rate:
     filler = b"." * (SIZE - 8)
     for sent, each in enumerate(range(number, records, clusters)):
         if rate is not None and sent % 500 == 0:
-            time.sleep(max(0.0, begin + sent / (rate / clusters) - time.monotonic()))  # the rate is the subject
+            # sleeping sets the rate, which matters here
+            time.sleep(max(0.0, begin + sent / (rate / clusters) - time.monotonic()))
         while True:
             try:
                 producer.produce(TOPIC, each.to_bytes(8, "big") + filler)
@@ -229,14 +232,14 @@ def _account(options: Sequence[Options], report: Report) -> None:
 
 
 def _counts(out: Path) -> list[tuple[float, int]]:
-    """When a member had processed how many records."""
+    """The number of records that a member had processed, over time."""
     lines = [json.loads(line) for line in out.read_text().splitlines() if '"count"' in line]
     return [(line["at"], line["count"]) for line in lines]
 
 
 def slowest(members: Sequence[Sequence[tuple[float, int]]], begin: float, end: float) -> float:
-    """Records a second of all members together in the slowest WINDOW between these; their members tell every second or
-    so. Infinite when that is shorter."""
+    """Records a second of all members together in the slowest WINDOW between these times; members report about every
+    second. Infinite if that span is shorter."""
 
     def processed(at: float) -> int:
         told = (each[bisect_right(each, (at, inf)) - 1] if each and each[0][0] <= at else (at, 0) for each in members)
@@ -252,7 +255,7 @@ def _resident(pid: int) -> int:
 
 
 def judge(report: Report) -> list[str]:
-    """What is wrong, in words."""
+    """The problems of a soak, in words."""
     half = len(report.resident) // 2
     first, second = max(report.resident[:half]), max(report.resident[half:])
     wrong = {

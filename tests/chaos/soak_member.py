@@ -1,6 +1,6 @@
 """A consumer of the soak, `python -m tests.chaos.soak_member OPTIONS`: a line a second, and a bitmap at the end.
 
-A record's value begins with its number, 8 bytes big-endian. The bitmap says which of them it had.
+A record's value begins with its number, 8 bytes big-endian. The bitmap has the numbers of its records.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from confluent_kafka import Consumer, KafkaException
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """stuck_after: records after which it does nothing for `stuck_seconds`, again and again; 0 for never.
-    records: how many numbers there are."""
+    """stuck_after: records after which it does nothing for `stuck_seconds`, again and again; 0 for never. records: the
+    number of numbers."""
 
     bootstrap_servers: str
     group: str
@@ -61,7 +61,7 @@ def run(options: Options) -> None:
     count = repeated = since_stuck = 0
     told = time.monotonic()
     while not stopped.now:
-        # What librdkafka has to say (of a poll that came too late) comes as a message, too.
+        # librdkafka's own reports (such as a late poll) come as messages, too.
         messages = [each for each in consumer.consume(1_000, timeout=0.2) if each.error() is None]
         for message in messages:
             number = int.from_bytes((message.value() or b"")[:8], "big")
@@ -75,7 +75,7 @@ def run(options: Options) -> None:
             until = time.monotonic() + options.stuck_seconds
             _tell(count, repeated, is_stuck=True)
             while time.monotonic() < until and not stopped.now:
-                time.sleep(0.2)  # that it does nothing is the subject
+                time.sleep(0.2)  # doing nothing is the point
         if messages:
             _commit(consumer)
         if time.monotonic() >= told + 1:

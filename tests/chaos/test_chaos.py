@@ -1,4 +1,5 @@
-"""Kill anything at any time: nothing is lost, nothing acknowledged comes again. `make chaos` does it for longer."""
+"""Kill anything at any time: no record is lost, and no acknowledged record comes again. `make chaos` runs it for
+longer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The checker sees each kind of wrong when one is planted, and nothing when there is none."""
+"""The checker finds each kind of planted fault, and nothing without one."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 
 from tests.chaos.checker import check
 from tests.chaos.evidence import (
+    Acknowledgement,
     Commit,
     DeadLetter,
     Delivery,
@@ -129,7 +130,7 @@ def test_duplicate_of_what_is_stored_twice() -> None:
 
 
 def test_false_acknowledgement() -> None:
-    """No disturbance excuses what comes after its commit was answered."""
+    """No disturbance excuses a delivery after the record's commit was answered."""
     evidence = replace(
         good(), disturbances=[killed("b", 6.0), Disturbance("the mesh is killed", 9.0, 30.0, forgets=True)]
     )
@@ -150,7 +151,7 @@ def test_what_a_member_had_fetched_and_lost_may_come_late(assigned: float, distu
 
 @pytest.mark.parametrize(("begin", "end", "is_cause"), [(2.0, 7.0, True), (2.0, 2.5, False), (6.0, 9.0, False)])
 def test_what_was_fetched_while_partitions_change_hands_may_come_late(begin: float, end: float, is_cause: bool) -> None:
-    """Given partitions at 3.0, a may have lost them again before b shows the record at 5.0."""
+    """a, which got partitions at 3.0, may have lost them again before b shows the record at 5.0."""
     moving = Disturbance("all starts", begin, end, forgets=True)
     evidence = replace(good(), assignments={"a": [3.0]}, disturbances=[moving])
     expected = [] if is_cause else [(Kind.ACKNOWLEDGED, IDS[5])]
@@ -163,7 +164,7 @@ def test_what_was_fetched_while_partitions_change_hands_may_come_late(begin: flo
     ids=["given partitions since", "given partitions meanwhile", "lost after", "longer ago than a buffer lasts"],
 )
 def test_what_a_client_has_kept_may_come_late(assigned: float, disturbed: float, is_cause: bool) -> None:
-    """As before, but its client keeps what it has fetched when it is given partitions anew."""
+    """As before, but its client keeps its fetched records when it gets a new assignment."""
     evidence = replace(good(), assignments={"a": [assigned]}, disturbances=[killed("a", disturbed)])
     evidence = with_deliveries(replace(evidence, keeping=frozenset({"a"})), delivered(5, "a", at=12.0))
     assert found(evidence) == ([] if is_cause else [(Kind.ACKNOWLEDGED, IDS[5])])
@@ -177,7 +178,7 @@ def test_what_a_client_has_kept_may_come_late(assigned: float, disturbed: float,
 def test_what_came_to_a_member_after_it_was_anothers_was_in_no_buffer(
     number: int, fed_at: float, is_cause: bool
 ) -> None:
-    """As before: b shows the record at 5.0, and a at 12.0, which was given it after record 0 and before record 2."""
+    """As before: b shows the record at 5.0, and a at 12.0; a got it after record 0 and before record 2."""
     behind = replace(delivered(2, "a"), offset=SLOT + 8)
     evidence = replace(good(), assignments={"a": [-1.0]}, disturbances=[killed("a", 3.0)])
     evidence = replace(evidence, deliveries=[behind if each.id == IDS[2] else each for each in evidence.deliveries])
@@ -207,7 +208,7 @@ def test_commit_after_a_new_assignment_is_about_what_came_after_it() -> None:
 
 
 def test_new_assignment_for_which_nothing_was_lost_voids_nothing() -> None:
-    """The member was asked to join again, and then had what it held still."""
+    """The member was asked to join again, and still held its records afterwards."""
     evidence = with_deliveries(replace(good(), disturbances=[killed("b", 4.5)]), delivered(3, "a", at=12.0))
     assert found(replace(evidence, assignments={"b": [3.5]})) == [(Kind.ACKNOWLEDGED, IDS[3])]
     other = replace(evidence, disturbances=[killed("a", 3.2), killed("b", 4.5)], assignments={"b": [3.5]})
@@ -218,7 +219,7 @@ def test_new_assignment_for_which_nothing_was_lost_voids_nothing() -> None:
 def test_what_is_acknowledged_is_stored_soon_after_the_cluster_is_back(
     back: float, died: float, is_documented: bool
 ) -> None:
-    """The commit is answered at 10.0; what the outage excuses otherwise goes on until 25.0."""
+    """The commit is answered at 10.0; the outage excuses other problems until 25.0."""
     down = Disturbance("a broker is killed", 2.0, 25.0, clusters=frozenset({"eu"}), back=back)
     dead = Disturbance("the mesh is killed", died, 25.0, forgets=True)
     evidence = replace(good(), disturbances=[down, dead], assignments={"a": [11.5]})
@@ -240,7 +241,7 @@ def test_acknowledgement_while_the_cluster_is_down_lasts_as_long_as_the_mesh(clu
 
 
 def test_commit_of_what_a_client_has_kept_changes_nothing() -> None:
-    """It was given partitions anew while they moved, and went on where it stood."""
+    """It got partitions again while they moved, and went on at its old position."""
     moved = Disturbance("a mesh comes", 3.0, 5.0, forgets=True)
     evidence = with_deliveries(replace(good(), disturbances=[moved]), delivered(5, "a", at=100.0))
     kept = replace(evidence, assignments={"b": [4.5]}, keeping=frozenset({"b"}))
@@ -263,7 +264,7 @@ def test_order_break() -> None:
 
 
 def test_order_is_judged_where_nobody_can_have_lost_it() -> None:
-    """4 comes to b at 3.0, and 3 to b at 4.0; something else happened before that."""
+    """b shows 4 at 3.0, and 3 at 4.0; another disturbance happened before that."""
     evidence = good()
     swapped = [*evidence.deliveries[:3], delivered(4, "b", at=3.0), delivered(3, "b", at=4.0), evidence.deliveries[5]]
     broken = replace(evidence, deliveries=swapped, disturbances=[killed("c", -4.0)])
@@ -312,3 +313,39 @@ def test_every_finding_is_shown() -> None:
     verdict = check(with_deliveries(good(), without=[IDS[4]]))
     assert str(Finding(Kind.LOST, IDS[4])) == f"lost: {IDS[4]}"
     assert f"lost: 1\n    {IDS[4]} at eu/orders/0@4" in str(verdict)
+
+
+def shared() -> Evidence:
+    """The same records. The second member is a share member: it gets them in another order, at the cluster's
+    offsets."""
+    evidence = good()
+    mine = [Delivery("b", 5.0 - number, 0, number, IDS[number], f"hash of {IDS[number]}") for number in range(3, 6)]
+    told = [Acknowledgement("b", 10.0, 0, number) for number in range(3, 6)]
+    kept = [each for each in evidence.deliveries if each.member == "a"]
+    return replace(
+        evidence,
+        deliveries=[*kept, *sorted(mine, key=lambda each: each.at or 0.0)],
+        commits=evidence.commits[:1],
+        acknowledgements=told,
+        sharing=frozenset({"b"}),
+    )
+
+
+def test_a_share_member_has_records_in_any_order() -> None:
+    verdict = check(shared())
+    assert not verdict.findings, str(verdict)
+    assert verdict.committed == 6
+
+
+def test_false_acknowledgement_of_a_share_member() -> None:
+    evidence = with_deliveries(shared(), delivered(4, "a", at=20.0))
+    evidence = replace(evidence, disturbances=[killed("b", 15.0)])
+    assert found(evidence) == [(Kind.ACKNOWLEDGED, IDS[4])]
+
+
+def test_what_a_share_member_did_not_acknowledge_may_come_again_with_a_cause() -> None:
+    evidence = with_deliveries(shared(), delivered(4, "a", at=20.0))
+    others = [each for each in evidence.acknowledgements if each.offset != 4]
+    evidence = replace(evidence, acknowledgements=others)
+    assert found(evidence) == [(Kind.TWICE, IDS[4])]
+    assert not found(replace(evidence, disturbances=[killed("b", 15.0)]))

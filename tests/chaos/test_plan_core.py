@@ -1,4 +1,4 @@
-"""A plan is what its seed says, and nothing else."""
+"""A plan depends on its seed alone."""
 
 from __future__ import annotations
 
@@ -51,6 +51,8 @@ def test_every_run_has_a_mix() -> None:
         each = plan(seed, 60.0)
         assert len({step.fault for step in each.steps}) >= 8
         members = set(each.setup.members)
+        if Kind.SHARE in members:
+            continue  # in place of some of the others
         assert {Kind.KAFKA_PYTHON, Kind.AIOKAFKA} <= members
         assert members & {Kind.CONFLUENT, Kind.CONFLUENT_CONSUMER_PROTOCOL}
         assert members & {Kind.JAVA, Kind.JAVA_CONSUMER_PROTOCOL}

@@ -1,4 +1,4 @@
-"""Stuck members, memory and the commit position, over a minute. `make soak` does it with five million records."""
+"""Stuck members, memory and the committed offset, over a minute. `make soak` does it with five million records."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ GOOD = Report(100, 10.0, [100 * MIB] * 10, 5.0, 0, {"stuck-8-id"}, 0, 3, begin=0
 
 
 def test_the_judge_core() -> None:
-    """It sees what is planted."""
+    """It finds the planted faults."""
     assert judge(GOOD) == []
     for wrong in (
         replace(GOOD, lost=1),
@@ -44,7 +44,7 @@ def test_the_judge_core() -> None:
 
 
 def test_the_slowest_time_core() -> None:
-    """One processes ten a second and one five, which does nothing for half of a window."""
+    """One member processes ten a second; the other five, and nothing for half of a window."""
     steady = [(float(at), 10 * at) for at in range(100)]
     pausing = [(float(at), 5 * (at if at < 50 else max(50, at - 15))) for at in range(100)]
     assert slowest([steady], 0.0, 99.0) == 10.0

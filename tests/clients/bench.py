@@ -1,4 +1,4 @@
-"""The bench of the acceptance tests with every client that is told what to do by a script."""
+"""The bench of the acceptance tests with every client that runs a script."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from tests.clients.building import go_program, java_classes, node_program
 from tests.clients.script import Script
 from tests.integration.bench import Bench
 from tests.integration.jars import kafka_jars
+from tests.integration.java import java
 from tests.integration.kafka import KafkaCluster
 from tests.integration.members import KcatMember, Member
 from tests.integration.processes import eventually
@@ -39,8 +40,8 @@ class Client(Enum):
 
 JAVASCRIPT = (Client.KAFKAJS, Client.PLATFORMATIC)
 KNOWN_TO_ALL = ("none", "gzip")
-"""What the clients in JavaScript can decompress as they come. Of other codecs they show nothing, and go no further;
-so it is with a broker. The librdkafka engine decompresses for them."""
+"""Codecs that the JavaScript clients support by default. With other codecs they stop silently, with a broker as well.
+The librdkafka engine decompresses for them."""
 
 
 class ScriptedMember(Member):
@@ -52,7 +53,7 @@ class ScriptedMember(Member):
 
     # 128 + SIGTERM is how a JVM ends that was asked to.
     _clean_exits = frozenset({0, 143})
-    # librdkafka's constants for the types of timestamps are Kafka's plus one.
+    # librdkafka's types of timestamps are Kafka's plus one.
     _TYPES: ClassVar = {0: TIMESTAMP_CREATE_TIME}
 
     def _parse(self, data: bytes) -> int:
@@ -73,7 +74,7 @@ class ScriptedMember(Member):
         return whole
 
     def until_acted(self) -> None:
-        """Returns when it has done what its script says."""
+        """Returns when it has carried out its script."""
         eventually(f"{self.name} acts", lambda: self.events["acted"])
 
 
@@ -81,7 +82,7 @@ class ClientBench(Bench):
     """Members of any client."""
 
     def member(self, client: Client, name: str, through: KafkaCluster | None = None, **script: Any) -> Member:
-        """Start a member of the bench's group, or one without a group (`group=None`), on the mesh, or directly on a
+        """Starts a member of the bench's group, or one without a group (`group=None`), on the mesh, or directly on a
         cluster; script: of `Script`."""
         address = (through or self.mesh).bootstrap_servers
         group = {"group": self.group, **script}
@@ -93,13 +94,13 @@ class ClientBench(Bench):
         return self._joined(ScriptedMember(name, command, self._folder, view))
 
     def joined(self, client: Client, name: str, **script: Any) -> Member:
-        """`member`, when it was given partitions."""
+        """A `member`, once it got partitions."""
         member = self.member(client, name, **script)
         member.until_assigned()
         return member
 
     def account(self, timeout: float = 60.0) -> Account:
-        """What became of all records, as soon as nothing is missing, or nothing more has come for so many seconds."""
+        """The account of all records, as soon as none is missing, or no more have come for this many seconds."""
         return self.account_when_all_arrived(timeout=timeout)
 
     def assert_no_errors_of_the_mesh(self) -> None:
@@ -110,7 +111,7 @@ class ClientBench(Bench):
 
 
 def command_of(client: Client) -> list[str]:
-    """What runs a consumer of that client; its argument is a script."""
+    """The command of a consumer of that client; its argument is a script."""
     match client:
         case Client.AIOKAFKA | Client.KAFKA_PYTHON | Client.CONFLUENT:
             library = client.value.partition("-kafka")[0].replace("-", "_")
@@ -127,7 +128,7 @@ def command_of(client: Client) -> list[str]:
 
 
 def producer_of(client: Client) -> list[str]:
-    """What runs a producer of that client; its argument is a feed."""
+    """The command of a producer of that client; its argument is a feed."""
     match client:
         case Client.AIOKAFKA | Client.KAFKA_PYTHON | Client.CONFLUENT:
             return [sys.executable, "-m", "tests.clients.producing", client.value]
@@ -142,14 +143,13 @@ def producer_of(client: Client) -> list[str]:
 
 
 def java_program(name: str) -> list[str]:
-    """What runs a class of java/."""
-    quick = ("-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+    """The command that runs a class of java/."""
     quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=info"
-    return ["java", *quick, quiet, "-cp", f"{java_classes()}:{kafka_jars()}/*", name]
+    return java(kafka_jars(), name, classes=java_classes(), heap="128m", options=[quiet])
 
 
 def kcat_arguments(script: Script) -> list[str]:
-    """All but the format."""
+    """All arguments but the format."""
     properties = {
         "client.id": script.client_id,
         "auto.offset.reset": {"none": "error"}.get(script.reset, script.reset),

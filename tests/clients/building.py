@@ -1,5 +1,5 @@
-"""Consumers that are not written in Python are built once into the repository's .cache/clients, by the text they are
-built from: a changed text is another folder."""
+"""Consumers in other languages are built once into the repository's .cache/clients, in a folder for each version of
+their source."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def java_classes() -> Path:
 
 
 def streams_classes() -> Path:
-    """The same of the application of Kafka Streams."""
+    """The same for the application of Kafka Streams."""
     return _java_classes("streams", STREAMS)
 
 
 def topology_classes() -> Path:
-    """The same of the members of streams groups that push descriptions, and of what reads them."""
+    """The same for the members of streams groups that push descriptions, and for the program that reads them."""
     return _java_classes("topologies", NEWEST_CLIENTS)
 
 
@@ -44,7 +44,7 @@ def _java_classes(sources: str, jars: str) -> Path:
 
 
 def node_program(name: str) -> Path:
-    """The program `name` beside its installed packages, as package-lock.json has them."""
+    """The program `name` beside its installed packages, in the versions of package-lock.json."""
 
     def install_into(folder: Path) -> None:
         shutil.copytree(SOURCES / "node", folder, dirs_exist_ok=True)
@@ -83,7 +83,7 @@ def _run(*command: str | Path, cwd: Path | None = None) -> None:
 
 
 def main() -> None:
-    """`python -m tests.clients.building`: all of them, before several test processes want them at once."""
+    """`python -m tests.clients.building`: builds all of them, before several test processes need them at once."""
     for build in (java_classes, streams_classes, lambda: node_program(""), lambda: go_program("")):
         try:
             build()

@@ -18,8 +18,7 @@ def bench(
 ) -> Iterator[ClientBench]:
     """Two clusters with an empty topic of three partitions each; `start_mesh` puts a mesh in front of them.
 
-    Records are compressed with what the client of the test knows, if it is about one. The log of that mesh must hold no
-    error at the end.
+    The feeds use the codecs that the client of the test knows. The log of that mesh must have no error at the end.
     """
     name = re.sub(r"\W+|_", "-", request.node.name.removeprefix("test_")).strip("-")
     bench = ClientBench(kafka_pair, name, tmp_path)

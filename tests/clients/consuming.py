@@ -38,27 +38,27 @@ class Consumer(ABC):
 
     @abstractmethod
     def poll(self) -> Sequence[Seen]:
-        """At most 0.2 s."""
+        """Polls for 0.2 s at most."""
 
     @abstractmethod
     def commit(self) -> bool:
-        """All that was polled; waits for the answer, and tells whether it was good."""
+        """Commits everything polled; waits for the answer, and returns whether it succeeded."""
 
     def commit_without_waiting(self) -> None:
-        """All that was polled."""
+        """Commits all polled records, without waiting."""
         raise NotImplementedError(f"{type(self).__name__} cannot")
 
     def commit_positions(self, positions: Mapping[int, int]) -> bool:
-        """These next offsets, by partition; waits for the answer, and tells whether it was good for all of them."""
+        """Commits these next offsets by partition; waits for the answer, and returns whether all succeeded."""
         raise NotImplementedError(f"{type(self).__name__} cannot")
 
     @abstractmethod
     def pause(self) -> None:
-        """All that is assigned."""
+        """Pauses all assigned partitions."""
 
     @abstractmethod
     def resume(self) -> None:
-        """All that is assigned."""
+        """Resumes all assigned partitions."""
 
     @abstractmethod
     def seek(self, partition: int, offset: int) -> None: ...
@@ -72,7 +72,7 @@ class Consumer(ABC):
 
 
 class HandlerFailed(Exception):
-    """What the handler of a script that throws raises."""
+    """Raised by the handler of a script that throws."""
 
 
 class Run:
@@ -84,12 +84,12 @@ class Run:
         self._handled = 0
         self._uncommitted: dict[int, int] = {}
         self._positions: dict[int, int] = {}
-        """What was handled and not committed of the partitions that it was assigned last and still has."""
+        """The handled and uncommitted positions of its current partitions."""
         self._assignment = 0
         self._has_acted = not script.act
         self._stopped = False
         self._is_commit_due = False
-        """The last one failed, e.g. because the group rebalances."""
+        """True if the last commit failed, for example because of a rebalance."""
 
     def run(self) -> None:
         signal.signal(signal.SIGTERM, self._stop)
@@ -167,12 +167,12 @@ class Run:
         elif self._script.act == "seek":
             for partition, offset in self._uncommitted.items():
                 consumer.seek(partition, offset)
-            self._positions.clear()  # they are those that it goes back to
+            self._positions.clear()  # it goes back to these positions
         report("acted")
 
 
 def show(record: Seen) -> None:
-    """Write the line of a record; not flushed."""
+    """Writes the line of a record; does not flush."""
     line = {
         "event": "record",
         "at": time.monotonic(),
@@ -191,14 +191,14 @@ _reported: Counter[str] = Counter()
 
 
 def assignment() -> int:
-    """Another number whenever partitions were assigned or taken away."""
+    """A number that changes whenever partitions are assigned or revoked."""
     return sum(_reported[event] for event in ("assigned", "revoked", "lost"))
 
 
 def report(
     event: str, partitions: Iterable[int] = (), text: str = "", offsets: Mapping[int, int] | None = None
 ) -> None:
-    """Write the line of anything else; offsets: the next ones by partition, for what was committed."""
+    """Writes the report of another event; offsets: the next ones by partition, for a commit."""
     _reported[event] += 1
     line = {"event": event, "at": time.monotonic(), "partitions": sorted(partitions), "text": text}
     sys.stdout.write(json.dumps(line | ({"offsets": offsets} if offsets is not None else {})) + "\n")

@@ -1,8 +1,8 @@
-"""What a producer of these tests does, whatever language it is written in, and the three that are written in Python.
+"""The contract of the producers of these tests in all languages, and the three that are written in Python.
 
-A producer takes the JSON of `Feed` as its last argument, sends the records in order and with acks=all, idempotently if
-its library can, and writes a JSON line for each that was acknowledged: `number`, and `partition` and `offset`, -1 where
-the library does not say. It ends by itself, with 0 if all were.
+A producer gets the JSON of `Feed` as its last argument. It sends the records in order and with acks=all, idempotently
+if its library can. It writes a JSON line for each acknowledged record: `number`, `partition` and `offset`, -1 if the
+library does not report them. It exits with 0 if all were acknowledged.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ KEYS = 17
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Feed:
-    """Record number n of `count` has the key `key-` + n modulo 17, and the value client id + `-` + n + `|`.
+    """The feed of a producer. Record number n of `count` has the key `key-` + n modulo 17, and the value client id +
+    `-` + n + `|`.
 
-    rate: records per second; 0 for as fast as they go (confluent-kafka, kafka-clients and franz-go know it).
+    rate: records per second; 0 for as fast as possible (confluent-kafka, kafka-clients and franz-go support it).
     """
 
     bootstrap_servers: str
@@ -35,7 +36,7 @@ class Feed:
     rate: int = 0
 
     def to_json(self) -> str:
-        """What a producer takes as its argument."""
+        """The argument of a producer."""
         return json.dumps(asdict(self))
 
     def key(self, number: int) -> bytes:
@@ -46,7 +47,7 @@ class Feed:
 
 
 def acknowledged(number: int, partition: int, offset: int) -> None:
-    """Write the line."""
+    """Writes the line of an acknowledged record."""
     sys.stdout.write(json.dumps({"number": number, "partition": partition, "offset": offset}) + "\n")
 
 

@@ -1,8 +1,8 @@
-"""What a consumer of these tests does and reports, whatever language it is written in.
+"""The contract of the consumers of these tests in all languages.
 
-A consumer takes the JSON of `Script` as its only argument and writes a JSON line for whatever happens: `record` with
-all there is to see of it (bytes in base64), `assigned`, `revoked`, `lost`, `committed`, `commit failed`, `acted`,
-`error`. SIGTERM closes it. `at` is when (seconds of the machine's monotonic clock; the four clients that know
+A consumer gets the JSON of `Script` as its only argument, and writes a JSON line for each thing that happens: `record`
+with all its parts (bytes in base64), `assigned`, `revoked`, `lost`, `committed`, `commit failed`, `acted`, `error`.
+SIGTERM closes it. `at` is the time (seconds of the machine's monotonic clock; only from the four clients that support
 `positions`).
 """
 
@@ -13,30 +13,26 @@ from dataclasses import asdict, dataclass
 from typing import Literal, TypeAlias
 
 Protocol: TypeAlias = Literal["classic", "consumer"]
-"""Of a group."""
+"""The group protocol."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Script:
-    """group: None for a consumer without one. partitions: to assign itself so many instead of subscribing.
-    Times in milliseconds, seconds where the name says so.
+    """Tells a consumer what to do. group: None for a consumer without one. partitions: how many to assign to itself,
+    instead of subscribing. Times are in milliseconds, or in seconds if the name says so.
 
-    topic: several may be separated by commas.
-    pattern: a regular expression of what it subscribes to, in place of `topic`; "" for none (confluent-kafka,
-    kafka-clients, franz-go).
-    assignor: the only one it offers to its group (confluent-kafka, kafka-python, kafka-clients); "" for its own choice.
-    protocol: `consumer` is that of KIP-848, for clients that have it (confluent-kafka, kafka-clients, franz-go);
-    `session_timeout` is the coordinator's then.
+    topic: several are separated by commas. pattern: a regular expression to subscribe to, in place of `topic`; "" for
+    none (confluent-kafka, kafka-clients, franz-go). assignor: the only one that it offers to its group
+    (confluent-kafka, kafka-python, kafka-clients); "" for its own choice. protocol: `consumer` is that of KIP-848, for
+    clients that have it (confluent-kafka, kafka-clients, franz-go); then the coordinator has the `session_timeout`.
     commit: `auto` is the client's own, every `commit_interval`; `sync` after each poll; `async` after each poll,
-    without waiting for an answer (confluent-kafka, kafka-python, kafka-clients). Before an act that is to find
-    something un-committed, `sync` commits nothing. `positions` is `sync`, but says what is to be committed, and reports
-    it when the answer was good (aiokafka, kafka-python, confluent-kafka, kafka-clients).
-    dies_of: a record whose value begins so ends the process at once with exit code 70, after it was reported (the same
-    four); "" for none.
-    act: what to do once, after the poll in which record number `act_after` was handled:
-    pause: all partitions, poll for a moment, resume;  seek: back to the first record it has not committed;
-    throw: out of the handler of that record, close, and start anew (kafkajs, sarama: they start anew by themselves);
-    stall: handle that one record for `act_seconds`.
+    without waiting for an answer (confluent-kafka, kafka-python, kafka-clients). Before an act that needs uncommitted
+    records, `sync` commits nothing. `positions` is `sync`, but names the positions, and reports them when the answer
+    was good (aiokafka, kafka-python, confluent-kafka, kafka-clients). dies_of: the beginning of a value that ends the
+    process at once with exit code 70, after the record was reported (the same four); "" for none. act: what to do once,
+    after the poll in which record number `act_after` was handled: pause: all partitions, poll for a moment, resume;
+    seek: back to the first uncommitted record; throw: out of the handler of that record, close, and start again
+    (kafkajs, sarama: they restart by themselves); stall: handle that one record for `act_seconds`.
     """
 
     bootstrap_servers: str
@@ -61,5 +57,5 @@ class Script:
     act_seconds: float = 0.0
 
     def to_json(self) -> str:
-        """What a consumer takes as its argument."""
+        """The argument of a consumer."""
         return json.dumps(asdict(self))

@@ -1,4 +1,5 @@
-"""Each client by itself: consumes all of a topic of two clusters once, commits it, and shares it with its like."""
+"""Each client alone: consumes all of a topic of two clusters once, commits it, and shares it with another one of its
+kind."""
 
 from __future__ import annotations
 
@@ -7,15 +8,15 @@ from contextlib import suppress
 import pytest
 
 from tests.clients.bench import JAVASCRIPT, Client, ClientBench
-from tests.clients.selection import clients
+from tests.clients.selection import OFTEN, clients
 from tests.integration.records import CODECS
 
 COMMITS_WITHOUT_WAITING = (Client.CONFLUENT, Client.KAFKA_PYTHON, Client.JAVA)
 
 
-@pytest.mark.parametrize("client", clients(quick=True))
+@pytest.mark.parametrize("client", clients(quick=True, often=OFTEN))
 def test_alone(bench: ClientBench, client: Client) -> None:
-    """Records stored before it came and after, its usual commits, a clean end."""
+    """Records stored before and after it joined, its usual commits, a clean end."""
     bench.start_mesh()
     bench.feed(1_000)
     member = bench.joined(client, "member")
@@ -28,10 +29,10 @@ def test_alone(bench: ClientBench, client: Client) -> None:
     member.close()
 
 
-@pytest.mark.parametrize("client", clients(COMMITS_WITHOUT_WAITING))
+@pytest.mark.parametrize("client", clients(COMMITS_WITHOUT_WAITING, often=OFTEN))
 def test_commits_without_waiting(bench: ClientBench, client: Client) -> None:
-    """No such client repeats a commit that was refused (an upstream rebalance, say): its next one says the same and
-    more. So there is a next one, as there is wherever records flow."""
+    """No such client repeats a refused commit (after an upstream rebalance, say): its next commit covers the same
+    records and more. So the test needs a next one, as always while records flow."""
     bench.start_mesh()
     member = bench.joined(client, "member", commit="async")
     bench.feed(2_000, rate=1_000)
@@ -47,13 +48,13 @@ def test_commits_without_waiting(bench: ClientBench, client: Client) -> None:
     member.close()
 
 
-@pytest.mark.parametrize("client", clients())
+@pytest.mark.parametrize("client", clients(often=(*OFTEN, Client.KAFKA_PYTHON)))
 def test_two_share(bench: ClientBench, client: Client) -> None:
     bench.start_mesh()
     members = [bench.joined(client, name) for name in ("member-1", "member-2")]
     with bench.feeding_throughout(rate=1_500):
         for member in members:
-            member.until_delivered(300)  # how fair that is, longer tests count
+            member.until_delivered(300)  # longer tests measure the fairness
     bench.account().assert_each_once()
     bench.until_all_committed()
     for member in members:
@@ -63,7 +64,7 @@ def test_two_share(bench: ClientBench, client: Client) -> None:
 
 @pytest.mark.parametrize("client", clients(JAVASCRIPT))
 def test_codecs_that_a_client_does_not_know(bench: ClientBench, client: Client) -> None:
-    """The librdkafka engine decodes all of them, and gives records uncompressed."""
+    """The librdkafka engine decodes all of them, and delivers records uncompressed."""
     bench.compress_with(*CODECS)
     bench.start_mesh(upstream={cluster.name: {"engine": "librdkafka"} for cluster in bench.clusters})
     member = bench.joined(client, "member")
@@ -74,7 +75,7 @@ def test_codecs_that_a_client_does_not_know(bench: ClientBench, client: Client) 
 
 @pytest.mark.long
 def test_console_consumer(bench: ClientBench) -> None:
-    """Its group is of its own making and it commits nothing: what it is sent is settled by receipt."""
+    """Its client makes a new group and commits nothing: receipt settles its records."""
     mesh = bench.start_mesh()
     bench.feed(1_000)
     arguments = ("--bootstrap-server", mesh.bootstrap_servers, "--topic", bench.topic, "--from-beginning")

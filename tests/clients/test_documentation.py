@@ -1,4 +1,4 @@
-"""docs/clients.md names every client, in the version that is tested, and tests that exist and run with that client."""
+"""docs/clients.md names every client, in the tested version, and tests that exist and run with that client."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ PARTIAL: dict[str, Collection[Client]] = {
     "test_consumer_protocol": WITH_CONSUMER_PROTOCOL,
     "test_static_member_of_the_consumer_protocol": WITH_CONSUMER_PROTOCOL,
     "test_a_subscription_by_regular_expression": WITH_CONSUMER_PROTOCOL,
-    "test_who_loses_records_to_another_process_joins_again": WITH_CONSUMER_PROTOCOL,
+    "test_a_member_that_loses_records_to_another_process_joins_again": WITH_CONSUMER_PROTOCOL,
     "test_assigned_with_group": ASSIGNS_WITH_GROUP,
     "test_kcat_until_the_end": (Client.KCAT,),
     "test_codecs_that_a_client_does_not_know": JAVASCRIPT,
@@ -70,7 +70,7 @@ def named_in(cell: str) -> set[str]:
 
 
 def functions_in(folder: Path) -> Iterator[ast.FunctionDef]:
-    """The tests, by their text."""
+    """The test functions of a folder, from their source."""
     for path in folder.glob("test_*.py"):
         for node in ast.parse(path.read_text()).body:
             if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):

@@ -12,7 +12,7 @@ from tests.integration.processes import eventually
 @pytest.mark.long
 @pytest.mark.timeout(240)
 def test_one_group_of_all_clients(bench: ClientBench) -> None:
-    """They come one after the other while records flow, and once all are there each gets its share."""
+    """They join one after the other while records flow; when all have joined, each gets its share."""
     bench.compress_with(*KNOWN_TO_ALL)
     bench.start_mesh()
     with bench.feeding(8_000, rate=500):
@@ -37,7 +37,7 @@ def test_one_group_of_all_clients(bench: ClientBench) -> None:
 @pytest.mark.long
 @pytest.mark.timeout(240)
 def test_restarted_mesh_under_all_clients(bench: ClientBench) -> None:
-    """It is stopped and started again under one group of all clients, as at a new version."""
+    """The mesh is stopped and started again under one group of all clients, as for a new version."""
     bench.compress_with(*KNOWN_TO_ALL)
     mesh = bench.start_mesh()
     for client in LASTING:

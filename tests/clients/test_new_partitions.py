@@ -7,17 +7,17 @@ import time
 import pytest
 
 from tests.clients.bench import Client, ClientBench
-from tests.clients.selection import clients
+from tests.clients.selection import OFTEN, clients
 from tests.integration.kafka import KafkaCluster
 from tests.integration.processes import eventually
 
 pytestmark = pytest.mark.long
 NEW = range(3, 6)
-# The others do the same by their sources: docs/decisions/0024-new-partitions-are-seen-at-once.md.
+# The others do the same, according to their sources: docs/decisions/0024-new-partitions-are-seen-at-once.md.
 FINDING_NEW_PARTITIONS = (Client.AIOKAFKA, Client.KAFKA_PYTHON, Client.CONFLUENT)
 
 
-@pytest.mark.parametrize("client", clients(FINDING_NEW_PARTITIONS))
+@pytest.mark.parametrize("client", clients(FINDING_NEW_PARTITIONS, often=OFTEN))
 def test_new_partitions_are_found(bench: ClientBench, client: Client) -> None:
     bench.start_mesh()
     member = bench.joined(client, "only", commit="sync")
@@ -28,7 +28,7 @@ def test_new_partitions_are_found(bench: ClientBench, client: Client) -> None:
     began = time.monotonic()
 
     def are_consumed() -> bool:
-        bench.feed(60)  # the producer, too, finds them after a while
+        bench.feed(60)  # the producer finds them later, too
         return consumed(cluster, bench.group, bench.topic) >= set(NEW)
 
     eventually("the new partitions are consumed", are_consumed, timeout=60)
@@ -38,6 +38,6 @@ def test_new_partitions_are_found(bench: ClientBench, client: Client) -> None:
 
 
 def consumed(cluster: KafkaCluster, group: str, topic: str) -> set[int]:
-    """The partitions of which the group has committed more than their beginning."""
+    """The partitions in which the group has committed an offset above the beginning."""
     committed = cluster.committed(group)
     return {number for (name, number), offset in committed.items() if name == topic and offset > 0}

@@ -1,24 +1,25 @@
-"""Clients that pause, seek back, throw, or are away for too long: nothing is lost, and comes again only where asked."""
+"""Clients that pause, seek back, throw, or are away for too long: no record is lost, and only expected ones come
+again."""
 
 from __future__ import annotations
 
 import pytest
 
 from tests.clients.bench import Client, ClientBench, ScriptedMember
-from tests.clients.selection import clients
+from tests.clients.selection import OFTEN, clients
 from tests.integration.members import Member
 from tests.integration.records import Account
 
-# The stream of @platformatic/kafka can be neither paused by partition nor sought, nor can a group's reader of kafka-go.
+# The stream of @platformatic/kafka can neither pause a partition nor seek, nor can a group's reader of kafka-go.
 PAUSING = [client for client in Client if client not in (Client.KCAT, Client.PLATFORMATIC, Client.SEGMENTIO)]
-# A session of sarama cannot go back.
+# A session of sarama cannot seek back.
 SEEKING = [client for client in PAUSING if client is not Client.SARAMA]
-# kcat takes no handler.
+# kcat has no handler.
 WITH_FAILING_HANDLER = [client for client in Client if client is not Client.KCAT]
-# These leave their group by themselves when the application does not poll for too long.
+# These leave their group when the application does not poll for too long.
 WITH_POLL_INTERVAL = (Client.AIOKAFKA, Client.CONFLUENT, Client.JAVA, Client.KAFKA_PYTHON)
-# These go on with heartbeats (kafkajs: without them) while a handler hangs. sarama and @platformatic/kafka go on to
-# fetch, too, as long as their buffers have room: they cannot be told from members that work.
+# These keep sending heartbeats (kafkajs: without them) while a handler hangs. sarama and @platformatic/kafka also keep
+# fetching while their buffers have room: they look like working members.
 WITHOUT_POLL_INTERVAL = (Client.KAFKAJS, Client.FRANZ, Client.SEGMENTIO)
 STALL = 14.0
 
@@ -30,7 +31,7 @@ def acting(bench: ClientBench, client: Client, act: str, **script: object) -> Sc
 
 
 def assert_same_offsets(account: Account, member: Member) -> None:
-    """What came twice came to that member, at the same virtual offsets."""
+    """Asserts that repeated records came to that member, at the same virtual offsets."""
     for several in account.twice.values():
         assert len(several) == 2, str(account)
         assert {(each.member, each.partition, each.offset) for each in several} == {
@@ -38,7 +39,7 @@ def assert_same_offsets(account: Account, member: Member) -> None:
         }, several
 
 
-@pytest.mark.parametrize("client", clients(PAUSING))
+@pytest.mark.parametrize("client", clients(PAUSING, often=OFTEN))
 def test_pause(bench: ClientBench, client: Client) -> None:
     bench.start_mesh()
     member = acting(bench, client, "pause")
@@ -49,9 +50,9 @@ def test_pause(bench: ClientBench, client: Client) -> None:
     bench.close_members()
 
 
-@pytest.mark.parametrize("client", clients(SEEKING))
+@pytest.mark.parametrize("client", clients(SEEKING, often=OFTEN))
 def test_seek_back(bench: ClientBench, client: Client) -> None:
-    """To the first record it has not committed: the same records come again, at the same offsets."""
+    """Back to the first uncommitted record: the same records come again, at the same offsets."""
     bench.start_mesh()
     member = acting(bench, client, "seek", commit="sync")
     bench.feed(2_000, rate=1_000)
@@ -64,9 +65,9 @@ def test_seek_back(bench: ClientBench, client: Client) -> None:
     bench.close_members()
 
 
-@pytest.mark.parametrize("client", clients(WITH_FAILING_HANDLER))
+@pytest.mark.parametrize("client", clients(WITH_FAILING_HANDLER, often=OFTEN))
 def test_failing_handler(bench: ClientBench, client: Client) -> None:
-    """kafkajs and sarama start anew by themselves; the others are closed and made anew."""
+    """kafkajs and sarama restart by themselves; the others are closed and created again."""
     bench.start_mesh()
     commit = "auto" if client is Client.KAFKAJS else "sync"
     member = acting(bench, client, "throw", commit=commit)
@@ -79,16 +80,16 @@ def test_failing_handler(bench: ClientBench, client: Client) -> None:
     bench.close_members()
 
 
-@pytest.mark.parametrize("client", clients(WITH_POLL_INTERVAL))
+@pytest.mark.parametrize("client", clients(WITH_POLL_INTERVAL, often=OFTEN))
 def test_away_for_too_long(bench: ClientBench, client: Client) -> None:
-    """The handler takes longer than max.poll.interval: the client leaves, the other member gets what it held."""
+    """The handler takes longer than max.poll.interval: the client leaves, and the other member gets its records."""
     bench.start_mesh()
     _assert_others_get_what_it_holds(bench, client)
 
 
-@pytest.mark.parametrize("client", clients(WITHOUT_POLL_INTERVAL))
+@pytest.mark.parametrize("client", clients(WITHOUT_POLL_INTERVAL, often=OFTEN))
 def test_hangs_for_too_long(bench: ClientBench, client: Client) -> None:
-    """The client does not notice; lock_timeout makes up for it. What holds up kafkajs holds up its heartbeats."""
+    """The client does not notice; lock_timeout makes up for it. With kafkajs heartbeats hang, too."""
     bench.start_mesh(lock_timeout="6s")
     _assert_others_get_what_it_holds(bench, client)
 

@@ -1,4 +1,4 @@
-"""Where a client asks to start means nothing to a group, and a group-less one starts at what comes next."""
+"""A client's start setting has no effect in a group, and a consumer without a group starts at the next record."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from pathlib import Path
 import pytest
 
 from tests.clients.bench import Client, ClientBench
-from tests.clients.selection import clients
+from tests.clients.selection import OFTEN, clients
 from tests.integration.members import KcatMember, Member
 from tests.integration.processes import eventually
 from tests.integration.records import account
 
-# The node clients cannot be without one.
+# The node clients need a group.
 WITHOUT_GROUP = [client for client in Client if client not in (Client.KAFKAJS, Client.PLATFORMATIC)]
-# The others subscribe when they have a group.
+# With a group, the others subscribe.
 ASSIGNS_WITH_GROUP = (Client.CONFLUENT, Client.JAVA, Client.KAFKA_PYTHON, Client.AIOKAFKA)
 
 
 def feed_until_each_gets_records(bench: ClientBench, members: Sequence[Member]) -> None:
-    """Nothing tells when one without a group has started."""
+    """Feeds until each member gets records, because a member without a group reports no start."""
 
     def all_get_records() -> bool:
         bench.feed(400, rate=800)
@@ -29,10 +29,10 @@ def feed_until_each_gets_records(bench: ClientBench, members: Sequence[Member]) 
     eventually("each gets records", all_get_records)
 
 
-@pytest.mark.parametrize("client", clients())
+@pytest.mark.parametrize("client", clients(often=OFTEN))
 def test_reset_of_a_group(bench: ClientBench, client: Client) -> None:
-    """Three groups, one for each `auto.offset.reset`. The group's own start rules: it gets what is stored already as
-    well, and no client has a reason to fail.
+    """Three groups, one for each `auto.offset.reset`. The group's own start rules: it also gets stored records, and no
+    client has a reason to fail.
 
     kafkajs, sarama and kafka-go have no `none`; anything but `earliest` is the latest.
     """
@@ -47,10 +47,10 @@ def test_reset_of_a_group(bench: ClientBench, client: Client) -> None:
         bench.until_all_committed(group)
 
 
-@pytest.mark.parametrize("client", clients(WITHOUT_GROUP))
+@pytest.mark.parametrize("client", clients(WITHOUT_GROUP, often=OFTEN))
 def test_without_group(bench: ClientBench, client: Client) -> None:
     """Two members of one application that assign themselves everything, one from the earliest, one from the latest:
-    each record comes to one of them, also what is stored already when the first one comes."""
+    each record comes to one of them, also records stored before the first one comes."""
     bench.start_mesh(group_less=bench.group)
     bench.feed(500)
     members = [
@@ -61,9 +61,32 @@ def test_without_group(bench: ClientBench, client: Client) -> None:
     bench.account().assert_each_once()
 
 
-@pytest.mark.parametrize("client", clients(ASSIGNS_WITH_GROUP))
+@pytest.mark.long
+@pytest.mark.parametrize("client", [Client.CONFLUENT, Client.JAVA])
+def test_assigned_with_group_when_the_mesh_is_killed(bench: ClientBench, client: Client) -> None:
+    """It commits by itself, and continues in its group: all later records are committed there."""
+    mesh = bench.start_mesh(group_less=f"{bench.group}-less")
+    member = bench.member(client, "member", partitions=6, commit="auto")
+    feed_until_each_gets_records(bench, [member])
+    bench.account().assert_each_once()
+    bench.until_all_committed()
+    mesh.kill()
+    at_kill = len(member.deliveries)
+    mesh.restart()
+
+    def is_served() -> bool:
+        bench.feed(10)
+        return len(member.deliveries) > at_kill
+
+    eventually("it gets records again", is_served, interval=0.5, timeout=60)
+    bench.account().assert_nothing_lost_or_altered()
+    bench.until_all_committed()
+    member.assert_running()
+
+
+@pytest.mark.parametrize("client", clients(ASSIGNS_WITH_GROUP, often=OFTEN))
 def test_assigned_with_group(bench: ClientBench, client: Client) -> None:
-    """Two members that assign themselves everything, and commit to their group without having joined it."""
+    """Two members that assign themselves everything, and commit to their group without joining it."""
     bench.start_mesh()
     bench.feed(1_000)
     members = [bench.member(client, commit, partitions=6, commit=commit) for commit in ("auto", "sync")]
@@ -75,8 +98,8 @@ def test_assigned_with_group(bench: ClientBench, client: Client) -> None:
 
 @pytest.mark.parametrize("has_group", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_kcat_until_the_end(bench: ClientBench, tmp_path: Path, has_group: bool) -> None:
-    """`kcat -e` ends when it has got everything, as it does with a broker: also when its first Fetches are answered
-    with nothing, since the mesh has only begun to read."""
+    """`kcat -e` ends when it has all records, as with a broker: even if its first Fetches get empty answers, because
+    the mesh has only begun to read."""
     mesh = bench.start_mesh(group_less=bench.group)
     bench.feed(4_000)
 
@@ -88,6 +111,6 @@ def test_kcat_until_the_end(bench: ClientBench, tmp_path: Path, has_group: bool)
         return member
 
     account(bench.stored(), until_the_end("through", mesh.bootstrap_servers).deliveries).assert_each_once()
-    if not has_group:  # the group stands at the end
+    if not has_group:  # the group's position is the end
         with_brokers = [until_the_end(cluster.name, cluster.bootstrap_servers) for cluster in bench.clusters]
         account(bench.stored(), bench.deliveries(with_brokers)).assert_each_once()

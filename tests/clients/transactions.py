@@ -1,4 +1,4 @@
-"""Kafka's own transactional producer, told which transactions to make."""
+"""Kafka's own transactional producer, which makes the given transactions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Transaction:
 def outcomes(
     bootstrap_servers: str, transactional_id: str, transactions: Sequence[Transaction], folder: Path
 ) -> list[str]:
-    """Of each transaction: `committed`, `aborted`, or the error with which it was."""
+    """The outcome of each transaction: `committed`, `aborted`, or the error."""
     made = [{key: value for key, value in asdict(each).items() if value is not None} for each in transactions]
     script = {"bootstrap_servers": bootstrap_servers, "transactional_id": transactional_id, "transactions": made}
     output = folder / f"{transactional_id}.out"

@@ -48,13 +48,14 @@ class KafkaPythonConsumer(Consumer):
             max_poll_records=script.records_per_poll,
             **assignors,
         )
-        if script.assignor:
-            # One that leads its group on a cluster and does not know the topic yet assigns nothing, and may not see for
-            # the five minutes to its next look that it might: seen on Kafka itself, without a mesh.
-            while not all(map(self._consumer.partitions_for_topic, script.topic.split(","))):
-                time.sleep(0.1)
         if not script.partitions:
-            self._consumer.subscribe(script.topic.split(","), listener=_Listener())
+            topics = script.topic.split(",")
+            self._consumer.subscribe(topics, listener=_Listener())
+            # A leader of its group on a cluster that does not know the topic yet assigns nothing, perhaps for five
+            # minutes. If it learns of the topic during a join, it joins again, but forgets that if `poll` returns too
+            # early: then it never gets anything. Both happen on Kafka itself.
+            while script.assignor and not self._consumer.topics().issuperset(topics):
+                time.sleep(0.1)
         else:
             self._consumer.assign([TopicPartition(script.topic, partition) for partition in range(script.partitions)])
 

@@ -1,4 +1,4 @@
-"""`kafka-mesh drain` against an HTTP server that says what a mesh says, or does not."""
+"""`kafka-mesh drain` against an HTTP server that answers as a mesh does, or otherwise."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def state(duty: str, held: int = 0, leaving: bool = False) -> Mapping[str, Any]:
 
 @contextmanager
 def answering(answers: Sequence[Mapping[str, Any]], code: int = 200) -> Iterator[tuple[str, list[tuple[str, str]]]]:
-    """Gives these answers one after the other, the last one for ever; its address, and what it was asked."""
+    """Gives these answers one after the other, then the last one forever; yields its address, and its requests."""
     asked: list[tuple[str, str]] = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -64,7 +64,7 @@ def test_it_gives_up_after_a_while() -> None:
         done = CliRunner().invoke(app, ["drain", "--url", url, "--group", "billing", "--timeout", "0"])
     assert done.exit_code == 1
     assert done.stderr == (
-        "kafka-mesh: not drained within 0 s: orders / billing: draining, 2 members hold 7 records; --cancel undoes it\n"
+        "kafka-mesh: not drained within 0 s: orders / billing: draining, 2 members hold 7 records; undo with --cancel\n"
     )
 
 
@@ -83,4 +83,4 @@ def test_what_is_refused_is_told() -> None:
 
 def test_where_it_is_has_to_be_said() -> None:
     done = CliRunner().invoke(app, ["drain", "--group", "billing"])
-    assert (done.exit_code, done.stderr) == (2, "kafka-mesh: name the configuration, or the admin address with --url\n")
+    assert (done.exit_code, done.stderr) == (2, "kafka-mesh: pass FILE or --url\n")

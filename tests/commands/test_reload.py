@@ -1,4 +1,4 @@
-"""`kafka-mesh reload` against an HTTP server that says what a mesh says, or does not."""
+"""`kafka-mesh reload` against an HTTP server that answers as a mesh does, or otherwise."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ def test_it_prints_what_has_changed() -> None:
     with answering([{**APPLIED, "changes": ["cluster us: added"]}]) as (url, asked):
         done = CliRunner().invoke(app, ["reload", "--url", url])
     assert (done.exit_code, done.stderr) == (0, "")
-    assert done.stdout == "/etc/mesh.yaml is in use, hash abc\n  cluster us: added\n"
+    assert done.stdout == "/etc/mesh.yaml applied, hash abc\n  cluster us: added\n"
     assert asked == [("POST", "/reload")]
 
 
 def test_it_says_so_if_nothing_has_changed() -> None:
     with answering([{**APPLIED, "changes": []}]) as (url, _):
         done = CliRunner().invoke(app, ["reload", "--url", url])
-    assert done.stdout.splitlines()[1:] == ["  nothing has changed in it"]
+    assert done.stdout.splitlines()[1:] == ["  nothing has changed"]
 
 
 def test_what_is_refused_is_listed_as_at_a_start() -> None:
@@ -37,7 +37,7 @@ def test_what_is_refused_is_listed_as_at_a_start() -> None:
     )
 
 
-def test_who_may_not_ask_is_told_why() -> None:
+def test_a_refused_caller_is_told_why() -> None:
     with answering([{"problem": "the admin address has no token"}], 403) as (url, _):
         done = CliRunner().invoke(app, ["reload", "--url", url])
     assert (done.exit_code, done.stderr) == (1, "kafka-mesh: the admin address has no token\n")
@@ -46,4 +46,4 @@ def test_who_may_not_ask_is_told_why() -> None:
 def test_what_is_no_mesh_is_told_so() -> None:
     with answering([{"something": "else"}]) as (url, _):
         done = CliRunner().invoke(app, ["reload", "--url", url])
-    assert (done.exit_code, done.stderr) == (1, "kafka-mesh: what answers there does not answer as kafka-mesh does\n")
+    assert (done.exit_code, done.stderr) == (1, "kafka-mesh: not a kafka-mesh admin address\n")

@@ -1,4 +1,4 @@
-"""`kafka-mesh status` against an HTTP server that says what a mesh says, or does not."""
+"""`kafka-mesh status` against an HTTP server that answers as a mesh does, or otherwise."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_a_relay_is_shown_by_its_nodes() -> None:
 
 
 def test_what_is_not_known_is_not_shown_as_a_number() -> None:
-    """Of a partition that is not this process's at the moment: its position and lag are not "-1" and "0"."""
+    """For a partition of another process, position and lag are not "-1" and "0"."""
     status = copy.deepcopy(STATUS)
     (partition,) = status["virtual_clusters"][0]["pools"][0]["partitions"]
     partition |= {"standing": "suspended", "committed": None, "lag": None, "oldest_unacknowledged": None}
@@ -199,7 +199,7 @@ def test_nobody_answers() -> None:
         pass
     done = CliRunner().invoke(app, ["status", "--url", url])
     assert done.exit_code == 1
-    assert done.stderr.startswith(f"kafka-mesh: nobody answers at {url}/status: ")
+    assert done.stderr.startswith(f"kafka-mesh: no answer at {url}/status: ")
     assert done.stderr.count("\n") == 1
 
 
@@ -220,3 +220,13 @@ def test_a_relay_under_rules_is_not_called_a_router() -> None:
         show({"virtual_clusters": [front]}, Console(file=out, width=250))
         lines = [line.strip() for line in out.getvalue().splitlines()]
     assert lines[:2] == ["front: 3 connections", "front / eu: cluster eu"]
+
+
+def test_topics_that_are_moved_are_shown() -> None:
+    move = {"topic": "orders", "at": "eu", "other": "us", "state": "copying", "left": 3, "per_second": 2}
+    router = {"leaves": [], "moves": [{**move, "carried": 0, "problem": ""}]}
+    front = {"name": "front", "connections": 3, "router": router}
+    with io.StringIO() as out:
+        show({"virtual_clusters": [front]}, Console(file=out, width=250))
+        lines = [line.strip() for line in out.getvalue().splitlines()]
+    assert lines[1] == "orders of front is at eu: copying to us, 3 records left, 2 a second"

@@ -53,7 +53,7 @@ def pool(tree: Tree, index: int = 0) -> Tree:
 
 
 def add_virtual_cluster(tree: Tree, port: int, **keys: Any) -> Tree:
-    """One more like the first, with these keys of its pool different. Returns its pool."""
+    """Adds a virtual cluster like the first, with these keys of its pool different. Returns its pool."""
     copied = copy.deepcopy(tree["virtual_clusters"][0])
     copied |= {"name": f"copy-{port}", "listen": f"127.0.0.1:{port}"}
     copied["target"]["pool"] |= keys
@@ -79,7 +79,8 @@ def pool_of(config: Config, index: int = 0) -> PoolConfig:
 
 
 def mistakes(folder: Path, tree: object, variables: Mapping[str, str] | None = None) -> list[str]:
-    """What is said about it, a line each; none if it is correct. A str is taken as it is, else it is dumped."""
+    """The mistakes in a configuration, one line each; none if it is correct. A str is taken unchanged, else it is
+    dumped."""
     try:
         load_text(folder, tree, variables) if isinstance(tree, str) else load_tree(folder, tree, variables)
     except ConfigurationError as error:

@@ -1,4 +1,4 @@
-"""What differs between two configurations, and what that means."""
+"""The differences between two configurations, and their meaning."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ SHOP = ("virtual_clusters", 0)
 
 
 def changed(path: tuple[str | int, ...], value: object) -> dict[str, Any]:
-    """The configuration with one value set, or taken out if it is to be `...`."""
+    """The configuration with one value set, or removed if it is `...`."""
     data = deepcopy(CONFIG)
     at: Any = data
     for key in path[:-1]:
@@ -119,7 +119,7 @@ def test_what_changes_under_clients_that_are_connected(path: tuple[str, ...], va
         (("target", "pool", "upstream_group_prefix"), "x.", "target.pool.upstream_group_prefix"),
     ],
 )
-def test_what_a_virtual_cluster_begins_anew_for(path: tuple[str, ...], value: object, key: str) -> None:
+def test_what_a_virtual_cluster_starts_again_for(path: tuple[str, ...], value: object, key: str) -> None:
     (change,) = changes((*SHOP, *path), value)
     assert isinstance(change, VirtualClusterRenewed)
     assert key in change.keys
@@ -145,7 +145,7 @@ def test_the_order_of_clusters_decides_about_ports() -> None:
         ("routers.2", {"name": "other", "type": "clients", "routes": []}, None),
     ],
 )
-def test_what_leads_to_a_router_that_is_another_begins_anew(
+def test_what_leads_to_a_router_that_is_another_starts_again(
     path: str, value: object, keys: tuple[str, ...] | None
 ) -> None:
     before, after = (Config.model_validate(each) for each in (regions(), changed_router(path, value)))
@@ -170,13 +170,14 @@ def test_routers_that_go_by_names_change_under_clients_that_are_connected() -> N
         (("admin", "listen"), "127.0.0.1:9645", "admin.listen: '127.0.0.1:9645' in place of '127.0.0.1:9644'"),
         (("admin", "tls"), {"certificate_file": "a", "key_file": "b"}, "admin.tls: (a mapping) in place of null"),
         (("admin",), ..., "admin: null in place of (a mapping)"),
+        (("otlp",), {"endpoint": "http://c:4318", "spans": {}}, "otlp: (a mapping) in place of null"),
         (("journal",), {"cluster": "eu", "topic": "journal"}, "journal: (a mapping) in place of null"),
         (("store",), {"cluster": "eu", "topic": "store"}, "store: (a mapping) in place of null"),
     ],
 )
 def test_what_cannot_change_is_named_with_both_values(path: tuple[str, ...], value: object, told: str) -> None:
     (refused,) = compare(Config.model_validate(CONFIG), Config.model_validate(changed(path, value))).refused
-    assert str(refused) == f"{told}: as it was: it cannot change while kafka-mesh runs"
+    assert str(refused) == f"{told}: unchanged: it cannot change while kafka-mesh runs"
 
 
 def test_no_change_tells_a_value() -> None:
@@ -210,7 +211,7 @@ RULES = {"super_users": ["User:operator"]}
         ({}, {"refuse": ["CREATE_TOPICS"]}, False),
     ],
 )
-def test_a_relay_that_comes_under_rules_begins_anew(
+def test_a_relay_that_comes_under_rules_starts_again(
     before: dict[str, Any], after: dict[str, Any], is_renewed: bool
 ) -> None:
     (change,) = compare(_relay(**before), _relay(**after)).changes
@@ -229,7 +230,7 @@ def _relay(authorization: Any = None, refuse: Any = ()) -> Config:
     return Config.model_validate({"clusters": clusters, "virtual_clusters": [front]})
 
 
-def test_a_route_with_other_interceptors_begins_anew() -> None:
+def test_a_route_with_other_interceptors_starts_again() -> None:
     before = regions()
     before["interceptors"] = [
         {"name": "cards", "type": "mask", "topics": ["*"], "on": ["fetch"], "config": {"paths": ["card"]}}
@@ -250,3 +251,18 @@ def test_a_route_with_other_interceptors_begins_anew() -> None:
         (with_one, moved, VirtualClusterChanged("all", ("routers.regions",))),
     ):
         assert compare(Config.model_validate(was), Config.model_validate(is_to_be)).changes == (expected,)
+
+
+def test_partitions_of_a_concatenated_topic_do_not_move() -> None:
+    def with_parts(*widths: int) -> Config:
+        parts = [{"route": route, "width": width} for route, width in zip(("eu", "us"), widths, strict=False)]
+        joined = {"name": "orders", "parts": parts}
+        return Config.model_validate(changed_router("routers.1.config.concatenated", [joined]))
+
+    assert not compare(with_parts(4, 8), with_parts(4, 9)).refused
+    assert not compare(with_parts(4), with_parts(4, 8)).refused
+    (refused,) = compare(with_parts(4, 8), with_parts(5, 8)).refused
+    assert str(refused) == (
+        "routers[1].config.concatenated[0]: 'orders': unchanged, except for a wider last part and parts behind it:"
+        " partitions keep their numbers while kafka-mesh runs"
+    )

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from mesh.config import checks
 from tests.config.files import add_virtual_cluster, mistakes, pool, small
 
 _POOL = "virtual_clusters[0].target.pool"
@@ -81,7 +82,7 @@ def test_prefixes_that_can_never_match(tmp_path: Path, prefixes: list[str], dead
     pool(tree)["topics"] = [{"prefix": prefix, "cluster": "eu"} for prefix in prefixes]
     found = mistakes(tmp_path, tree)
     assert [each.split(":")[0] for each in found] == [f"{_POOL}.topics[{index}].prefix" for index in dead]
-    assert all("comes first and takes all of its topics" in each for each in found)
+    assert all("comes first and matches all of its topics" in each for each in found)
 
 
 def test_topics_and_sources_stand_once(tmp_path: Path) -> None:
@@ -193,3 +194,49 @@ def test_an_upstream_group_is_used_once(
     assert len(found) == shared
     assert all("virtual_clusters[1].target.pool.upstream_group_prefix" in each for each in found)
     assert all("set upstream_group_prefix" in each for each in found)
+
+
+def test_locks_of_share_members_are_within_their_bounds(tmp_path: Path) -> None:
+    tree = small()
+    pool(tree)["share"] = {"record_lock_duration": "5s"}
+    assert mistakes(tmp_path, tree) == [
+        f"{_POOL}.share.record_lock_duration: '5s': "
+        "from min_record_lock_duration (15s) to max_record_lock_duration (1m)",
+    ]
+    pool(tree)["share"]["min_record_lock_duration"] = "1s"
+    assert not mistakes(tmp_path, tree)
+
+
+def test_the_share_of_each_member(tmp_path: Path) -> None:
+    tree = small()
+    weights = [{"client_id": "big-*", "weight": 2}, {"weight": 3}]
+    pool(tree)["fairness"] = {"policy": "round_robin", "weights": weights}
+    pool(tree)["limits"] = [{"group": "billing"}, {"share": "5%"}, {"client_id": "c", "share": "5 %", "in_flight": 1}]
+    assert mistakes(tmp_path, tree) == [
+        f"{_POOL}.fairness.weights[0].weight: 2.0: 1, unless policy is least_loaded",
+        f"{_POOL}.fairness.weights[1]: (a mapping): client_id or principal, or both: a weight is relative to others",
+        f"{_POOL}.fairness.weights[1].weight: 3.0: 1, unless policy is least_loaded",
+        f"{_POOL}.limits[0]: (a mapping): at least one of records, bytes, in_flight, share",
+        f"{_POOL}.limits[1].share: '5%': nothing without client_id or principal: "
+        "a share is a part of the group's records",
+    ]
+
+
+@pytest.mark.parametrize("share", [0, 1, 0.0, "0%", "100%", "5", "-5%", True])
+def test_what_is_no_share(tmp_path: Path, share: object) -> None:
+    tree = small()
+    pool(tree)["limits"] = [{"client_id": "c", "share": share}]
+    (found,) = mistakes(tmp_path, tree)
+    assert found.startswith(f"{_POOL}.limits[0].share: ")
+    assert found.endswith(": a percentage above 0% and below 100%, such as 5%")
+
+
+def test_exporting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tree = small()
+    tree["otlp"] = {"endpoint": "http://collector:4318"}
+    assert mistakes(tmp_path, tree) == ["otlp: (a mapping): at least one of spans and metrics"]
+    tree["otlp"]["spans"] = {}
+    monkeypatch.setattr(checks, "find_spec", lambda _: None)
+    assert mistakes(tmp_path, tree) == [
+        "otlp: (a mapping): nothing unless its packages are installed: pip install 'kafka-mesh[otlp]'"
+    ]

@@ -1,4 +1,4 @@
-"""Rules of `clients` that nobody can ever meet are mistakes: key, value, and what is allowed."""
+"""Rules of `clients` that no client can meet are mistakes: key, value, and allowed values."""
 
 from __future__ import annotations
 

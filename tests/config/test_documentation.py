@@ -6,7 +6,9 @@ import re
 import typing
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import TypeAdapter
 
 from mesh.config import Address, Config, VirtualClusterConfig
 from mesh.config.base import Model
@@ -35,12 +37,12 @@ def documented() -> dict[str, Table]:
 
 
 def modelled(model: type[Model] = Config, path: str = "") -> dict[str, Table]:
-    """The same, of the models."""
+    """The same tables, made from the models."""
     sections = {
         path + _SUFFIXES.get(model, ""): {f.alias or n: default(model, n) for n, f in model.model_fields.items()}
     }
     if model is ToPoolConfig:
-        return sections  # a pool is documented where most of them are
+        return sections  # most keys of a pool are documented there
     for name, field in model.model_fields.items():
         inner = f"{path}.{field.alias or name}".lstrip(".")
         for each in models_in(field.annotation):
@@ -48,7 +50,7 @@ def modelled(model: type[Model] = Config, path: str = "") -> dict[str, Table]:
                 continue  # its sections are those of its virtual cluster
             section_of = inner + ("[]" if typing.get_origin(field.annotation) is tuple else "")
             for section, keys in modelled(each, section_of).items():
-                sections[section] = sections.get(section, {}) | keys  # kinds of target share one
+                sections[section] = sections.get(section, {}) | keys  # kinds of target share a section
     return sections
 
 
@@ -65,7 +67,10 @@ def default(model: type[Model], name: str) -> str:
         return "none"
     if field.default == ():
         return "`[]`"
-    written = model.model_construct(listen=Address("h", 7)).model_dump(mode="json")[name]
+    whole: Any = Annotated[field.annotation, *field.metadata] if field.metadata else field.annotation
+    written = TypeAdapter(whole).dump_python(
+        field.get_default(call_default_factory=True, validated_data={}), mode="json"
+    )
     if isinstance(written, bool):
         written = str(written).lower()
     return f"`{written}`" if written != "" else '`""`'

@@ -35,7 +35,7 @@ def test_what_is_printed_is_a_configuration(tmp_path: Path) -> None:
     assert load(file, {}) == config
 
 
-OF_OTHERS = ("nodes", "listeners", "topology_descriptions")
+OF_OTHERS = ("nodes", "listeners", "topology_descriptions", "moves")
 """Keys of a virtual cluster with another target than a pool."""
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from mesh.config.graphs import graph_of, ports_of_nodes
 from mesh.config.relay import NodesConfig
-from mesh.routing.graph import Decides, PoolEnd, Router
+from mesh.routing.graph import Decides, GraphRouter, PoolEnd
 from mesh.routing.names import RouterName
 from tests.config.files import load_tree
 from tests.config.test_router_checks import changed, pool, regions
@@ -27,7 +27,7 @@ def test_a_graph(tmp_path: Path) -> None:
     ]
     assert graph.pools == (PoolEnd(path("shared")),)
     regions = graph.at(path("all"))
-    assert isinstance(regions, Router)
+    assert isinstance(regions, GraphRouter)
     assert regions.decides is Decides.NAMES
 
 

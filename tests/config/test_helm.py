@@ -8,11 +8,11 @@ import subprocess
 from pathlib import Path
 from typing import Any, Final
 
-import kubernetes_validate
 import pytest
 import yaml
 
 from mesh.config import load
+from tests.config.kubernetes import kubernetes_validate
 from tests.config.test_kubernetes import HERE, OBJECTS, VERSIONS
 from tests.integration.building import built_once
 
@@ -62,7 +62,7 @@ def rendered(helm: Path, tmp_path: Path, values: dict[str, Any], version: str = 
     assert done.returncode == 0, done.stderr
     found = [each for each in yaml.safe_load_all(done.stdout) if each]
     for each in found:
-        kubernetes_validate.validate(each, version, strict=True)
+        kubernetes_validate().validate(each, version, strict=True)
     return {(each["kind"], each["metadata"]["name"]): each for each in found}
 
 
@@ -73,7 +73,7 @@ def test_it_is_linted(helm: Path) -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_its_defaults_are_the_example(helm: Path, tmp_path: Path, version: str) -> None:
-    """But for the policy of pulling, and what makes a changed configuration restart the pods."""
+    """Except for the pull policy, and the restart of pods for a changed configuration."""
     found = rendered(helm, tmp_path, {}, version)
     pod = found["StatefulSet", "kafka-mesh"]["spec"]["template"]
     assert len(pod["metadata"]["annotations"].pop("kafka-mesh/configuration")) == 64

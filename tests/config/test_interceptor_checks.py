@@ -1,4 +1,4 @@
-"""What is wrong with interceptors, in the words of the user."""
+"""Mistakes with interceptors, in the words of the user."""
 
 from __future__ import annotations
 
@@ -58,10 +58,6 @@ def of_type(type: str, **more: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("interceptor", "expected"),
     [
-        (
-            of_type("filter", on=["produce"]),
-            "interceptors[0].on: 'produce': [fetch]: an interceptor with effect FILTER",
-        ),
         (of_type("size"), "interceptors[0].on: 'fetch': [produce] for the type size"),
         (of_type("mask", on=[]), "interceptors[0].on: (an empty list): at least one"),
         (of_type("mask", topics=[]), "interceptors[0].topics: (an empty list): at least one"),
@@ -96,7 +92,9 @@ def test_mistakes(tmp_path: Path, interceptor: dict[str, Any], expected: str) ->
 def test_asynchronous_ones_do_not_run_inline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install(tmp_path, "tests.interceptors.test_chain:Later", monkeypatch, "later")
     (found,) = mistakes(tmp_path, tree(of_type("later", isolation="inline")))
-    assert found.startswith("interceptors[0].isolation: 'inline': process, or left out: an asynchronous interceptor")
+    assert found.startswith(
+        "interceptors[0].isolation: 'inline': process, or left out: inline, every client would wait"
+    )
     assert not mistakes(tmp_path, tree(of_type("later")))
 
 
@@ -130,7 +128,9 @@ def test_routes_name_them_too(tmp_path: Path) -> None:
     assert found == "routers[0].routes[0].interceptors[0]: 'none': one of the interceptors: cards, again"
     first["interceptors"] = ["again"]
     (found,) = mistakes(tmp_path, configured)
-    assert found.startswith("routers[1].routes[0].interceptors[0]: 'again': one that sees the records only once on")
+    assert found.startswith(
+        "routers[1].routes[0].interceptors[0]: 'again': an interceptor that is not on this way already"
+    )
     first["interceptors"] = []
     assert list(interceptors_of(load_tree(tmp_path, configured))) == [
         "virtual cluster front: cards (mask) runs in 2 workers, on fetch, topics *",
@@ -145,7 +145,9 @@ SIZE = {"name": "small", "type": "size", "topics": ["*"], "on": ["produce"], "co
 def test_pools_know_no_principals(tmp_path: Path) -> None:
     limited = {**MASK, "principals": ["User:a*"]}
     (found,) = mistakes(tmp_path, tree(limited, nodes=None, target=POOL))
-    assert found.startswith("virtual_clusters[0].interceptors[0]: 'cards': one without principals: a pool is behind")
+    assert found.startswith(
+        "virtual_clusters[0].interceptors[0]: 'cards': an interceptor without principals: in a pool"
+    )
     assert not mistakes(tmp_path, tree(MASK, nodes=None, target=POOL))
 
 

@@ -6,13 +6,13 @@ import re
 from pathlib import Path
 from typing import Any, Final
 
-import kubernetes_validate
 import pytest
 import yaml
 from starlette.routing import Route
 
 from mesh.admin.http import admin_app
 from mesh.config import Config, load
+from tests.config.kubernetes import kubernetes_validate
 
 HERE: Final = Path(__file__).parents[2]
 MANIFEST: Final = HERE / "config/kubernetes/kafka-mesh.yaml"
@@ -38,13 +38,13 @@ def configuration(tmp_path: Path, pod: str) -> Config:
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("manifest", OBJECTS, ids=lambda each: f"{each['kind']}-{each['metadata']['name']}")
 def test_it_is_what_kubernetes_accepts(manifest: dict[str, Any], version: str) -> None:
-    kubernetes_validate.validate(manifest, version, strict=True)
+    kubernetes_validate().validate(manifest, version, strict=True)
 
 
 def test_a_wrong_key_is_found() -> None:
     wrong = {**the("StatefulSet"), "spec": {**the("StatefulSet")["spec"], "replica": 2}}
-    with pytest.raises(kubernetes_validate.ValidationError):
-        kubernetes_validate.validate(wrong, VERSIONS[0], strict=True)
+    with pytest.raises(kubernetes_validate().ValidationError):
+        kubernetes_validate().validate(wrong, VERSIONS[0], strict=True)
 
 
 def test_two_processes_have_names_and_addresses_of_their_own(tmp_path: Path) -> None:
@@ -59,6 +59,16 @@ def test_two_processes_have_names_and_addresses_of_their_own(tmp_path: Path) -> 
         assert cluster.advertise is not None
         assert str(cluster.advertise.listen) == f"{host}:{cluster.listen.port}"
         assert str(cluster.advertise.coordinator) == f"{host}:{cluster.coordinator.port}"
+
+
+def test_the_processes_are_each_others_peers(tmp_path: Path) -> None:
+    config = configuration(tmp_path, "kafka-mesh-0")
+    service = the("Service", the("StatefulSet")["spec"]["serviceName"])
+    assert config.peers is not None
+    assert config.admin is not None
+    assert config.peers.urls == (f"http://{service['metadata']['name']}:{config.admin.listen.port}",)
+    # A name of a headless service stands for all pods, including starting and stopping ones: each is asked.
+    assert service["spec"]["publishNotReadyAddresses"]
 
 
 def test_ports_are_those_of_the_configuration(tmp_path: Path) -> None:

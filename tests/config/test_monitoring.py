@@ -1,4 +1,4 @@
-"""Alerting rules and the dashboard ask for nothing that a process does not export."""
+"""Alerting rules and the dashboard use only metrics that a process exports."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from mesh.records.batch import Batch
-from mesh.telemetry.metric_definitions import FAMILIES, Sample
+from mesh.records.batch import RecordBatch
+from mesh.telemetry.metric_definitions import FAMILIES, WORKER_RESTARTS, WORKER_UP, MetricSample
 from mesh.telemetry.metrics import Metrics
 from mesh.wire.errors import ErrorCode
 
@@ -30,9 +30,9 @@ VARIABLE: Final = re.compile(r"\$__rate_interval")
 
 
 def exported() -> dict[str, set[str]]:
-    """The labels of each series of a process in which everything has happened once."""
+    """The labels of each series of a process in which every event has happened once."""
     metrics = Metrics()
-    metrics.received("eu", "orders", "raw", [Batch(bytearray(70), 0, 0, 2, 3)])
+    metrics.received("eu", "orders", "raw", [RecordBatch(bytearray(70), 0, 0, 2, 3)])
     metrics.sent("shop", "billing", "orders", 5, 500)
     metrics.committed("shop", "billing", ErrorCode.NONE)
     metrics.redelivered("shop", "billing", 1)
@@ -52,12 +52,12 @@ def exported() -> dict[str, set[str]]:
     metrics.engine_failed("eu")
     metrics.journal(5, "written")
     metrics.loop_lag(0.1)
-    metrics.add_collector(lambda: [Sample(family, tuple(family.labels), 1) for family in FAMILIES])
+    metrics.add_collector(lambda: [MetricSample(family, tuple(family.labels), 1) for family in FAMILIES])
     families = text_string_to_metric_families(metrics.exposition().decode())
     found: dict[str, set[str]] = {}
     for sample in (sample for family in families for sample in family.samples):
         found.setdefault(sample.name, set()).update(sample.labels)
-    return found
+    return found | {each.name: set(each.labels) for each in (WORKER_UP, WORKER_RESTARTS)}
 
 
 EXPORTED: Final = exported()
@@ -135,7 +135,7 @@ def remaining(expression: Any) -> set[str]:
 
 
 def test_consumers_are_scaled_by_what_is_exported() -> None:
-    """By Prometheus, since the trigger `kafka` of KEDA stops at the number of partitions."""
+    """Prometheus gives the number, since KEDA's trigger `kafka` stops at the number of partitions."""
     scaled = yaml.safe_load((FOLDER / "kubernetes/scaledobject.yaml").read_text())
     (trigger,) = scaled["spec"]["triggers"]
     assert (scaled["apiVersion"], scaled["kind"], trigger["type"]) == ("keda.sh/v1alpha1", "ScaledObject", "prometheus")
@@ -195,7 +195,7 @@ def test_variables_are_filled_from_what_is_exported() -> None:
 
 
 def test_what_is_exported_is_looked_at() -> None:
-    """Each family is in the dashboard or an alert, but for those named here."""
+    """Each family is in the dashboard or an alert, except for those named here."""
     seen = {
         selector.name
         for expression in [rule["expr"] for rule in RULES.values()]
@@ -209,6 +209,7 @@ def test_what_is_exported_is_looked_at() -> None:
         "kafka_mesh_engine_bytes_in_total",
         "kafka_mesh_bytes_in_total",
         "kafka_mesh_pools",
+        "kafka_mesh_worker_up",
         "kafka_mesh_requests_in_work",
         "kafka_mesh_config_info",
         "kafka_mesh_config_reloaded_timestamp_seconds",

@@ -23,7 +23,7 @@ def test_properties_that_are_ours(name: str) -> None:
 
 
 def test_all_that_the_engine_sets_is_reserved() -> None:
-    """What a user sets is never thrown away in silence."""
+    """The engine never silently overrides a user's property."""
     customary = {"session.timeout.ms": 12_345, "socket.timeout.ms": "20000", "reconnect.backoff.max.ms": "5000"}
 
     def made(theirs: dict[str, str]) -> dict[str, object]:

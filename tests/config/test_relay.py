@@ -1,4 +1,4 @@
-"""Relays in a configuration: their nodes, and what they may not have."""
+"""Relays in a configuration: their nodes, and mistakes."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from mesh.app.one_node_target import shown_of
 from mesh.app.targets import addresses_of
 from mesh.config.values import Address
 from tests.config.files import load_tree, mistakes
@@ -80,7 +81,7 @@ def test_nodes_by_name_share_one_address(tmp_path: Path) -> None:
         ),
         (
             relay(authorization={"rules": [{"principals": ["User:a"], "transactional_ids": ["*"]}]}),
-            "virtual_clusters[0].authorization.rules[0].operations: (a list): at least one that there is of",
+            "virtual_clusters[0].authorization.rules[0].operations: (a list): at least one that transactional ids have",
         ),
     ],
 )
@@ -95,13 +96,9 @@ def test_a_relay_with_rules_has_one_listener(tmp_path: Path) -> None:
     assert found.startswith("virtual_clusters[0].listeners: (a mapping): left out with authorization")
 
 
-def test_a_relay_needs_nodes_and_a_pool_has_none(tmp_path: Path) -> None:
+def test_a_relay_needs_nodes(tmp_path: Path) -> None:
     tree = relay()
     del tree["virtual_clusters"][0]["nodes"]
-    assert [each.split(":")[0] for each in mistakes(tmp_path, tree)] == ["virtual_clusters[0].nodes"]
-    tree = relay()
-    topics = [{"name": "orders", "from": [{"cluster": "eu", "topic": "orders"}]}]
-    tree["virtual_clusters"][0]["target"] = {"pool": {"topics": topics, "groups": ["*"]}}
     assert [each.split(":")[0] for each in mistakes(tmp_path, tree)] == ["virtual_clusters[0].nodes"]
 
 
@@ -176,3 +173,40 @@ def test_properties_that_only_librdkafka_honours_are_refused(tmp_path: Path) -> 
     assert any(
         each.startswith("clusters[0].properties: (a mapping): properties that a") for each in mistakes(tmp_path, tree)
     )
+
+
+def test_one_node_has_one_address_and_one_more_for_the_coordinator_if_the_file_has_it(tmp_path: Path) -> None:
+    alone = load_tree(tmp_path, relay("one")).virtual_clusters[0]
+    assert [(each.node, str(each.address)) for each in addresses_of(alone, ())] == [(1, "127.0.0.1:19092")]
+    with_two = load_tree(tmp_path, relay("one", coordinator="127.0.0.1:19093")).virtual_clusters[0]
+    assert [each.node for each in addresses_of(with_two, ())] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("keys", "path"),
+    [
+        ({"listeners": [{"name": "b", "listen": "127.0.0.1:1", "nodes": {"ports": 2}}]}, "listeners[0].nodes"),
+        ({"relay": {"cluster": "eu", "authentication": "upstream"}}, "target.relay.authentication"),
+        ({"coordinator": "127.0.0.1:19092"}, "coordinator"),
+    ],
+)
+def test_what_does_not_go_with_one_node(tmp_path: Path, keys: dict[str, Any], path: str) -> None:
+    found = mistakes(tmp_path, relay("one", **keys))
+    assert any(f"virtual_clusters[0].{path}" in each for each in map(str, found)), found
+
+
+def test_one_node_may_have_several_listeners(tmp_path: Path) -> None:
+    inside = {"name": "inside", "listen": "127.0.0.1:29092", "nodes": "one"}
+    tree = relay("one", coordinator="127.0.0.1:19093", listeners=[inside])
+    (configured,) = load_tree(tmp_path, tree).virtual_clusters
+    found = [(each.listener, each.node, each.address.port) for each in addresses_of(configured, ())]
+    assert found == [("", 1, 19092), ("inside", 1, 29092), ("", 2, 19093)]
+    shown = {name: [each.port for each in of.nodes] for name, of in shown_of(configured).items()}
+    assert shown == {"": [19092, 19093], "inside": [29092]}
+    (mistake,) = mistakes(tmp_path, relay(listeners=[inside]))
+    assert mistake.startswith("virtual_clusters[0].listeners[0].nodes: 'one': as at the first listener: not one")
+
+
+def test_nodes_are_a_mapping_or_one(tmp_path: Path) -> None:
+    (mistake,) = mistakes(tmp_path, relay("two"))
+    assert "a mapping with ports or hosts, or one for all nodes as one" in str(mistake)

@@ -1,4 +1,4 @@
-"""Routers in a configuration: each mistake with its key, its value and what is allowed."""
+"""Routers in a configuration: each mistake with its key, its value and the allowed values."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def pool() -> Tree:
 
 
 def changed(path: str, value: Any) -> Tree:
-    """The configuration with another value at a place; NEVER takes the key away."""
+    """The configuration with another value at a place; NEVER removes the key."""
     tree: Any = copy.deepcopy(regions())
     here = tree
     *ancestors, last = [int(part) if part.isdigit() else part for part in path.split(".")]
@@ -129,6 +129,21 @@ def test_how_long_a_route_may_take(tmp_path: Path) -> None:
         ),
         ("routers.1.routes.1.id", 32, "routers[1].routes[1].id: 32: 0 to 31"),
         (
+            "routers.1.config.concatenated",
+            [{"name": "orders", "parts": [{"route": "eu", "width": "many"}]}],
+            "routers[1].config.concatenated[0].parts[0].width: 'many': ",
+        ),
+        (
+            "routers.1.config.concatenated",
+            [{"name": "orders", "parts": [{"route": "eu", "width": 0}]}],
+            "routers[1].config.concatenated[0].parts[0].width: 0: partitions: 1 to 10000",
+        ),
+        (
+            "routers.1.config.concatenated",
+            [{"name": "orders", "parts": [{"route": "asia", "width": 1}]}],
+            "routers[1].config.concatenated[0].parts[0].route: 'asia': one of the routes of this router: eu, us",
+        ),
+        (
             "routers.1.routes.1.target",
             {"cluster": "us", "pool": {}},
             "routers[1].routes[1].target: (a mapping): a mapping with exactly one of the keys cluster, router, pool",
@@ -145,7 +160,7 @@ def test_how_long_a_route_may_take(tmp_path: Path) -> None:
             "routers[1].type: 'topicz': clients, topics, or an entry point of kafka_mesh.routers",
         ),
         ("routers.1.type", 5, "routers[1].type: 5: a text"),
-        ("routers.1.name", NEVER, "routers[1].name: (missing): required: What the rest"),
+        ("routers.1.name", NEVER, "routers[1].name: (missing): required: Its name in the rest"),
         ("routers.1.routes", [], "routers[1].routes: (an empty list): at least one"),
         (
             "routers.1.rout",
@@ -153,7 +168,11 @@ def test_how_long_a_route_may_take(tmp_path: Path) -> None:
             "routers[1].rout: (an empty list): unknown key; the keys here are name, type, config, rout",
         ),
         ("routers.1.routes.0", 5, "routers[1].routes[0]: 5: a mapping with the keys name, id, target"),
-        ("routers.1.config.default", NEVER, "routers[1].config.default: (missing): required: The home of what no rule"),
+        (
+            "routers.1.config.default",
+            NEVER,
+            "routers[1].config.default: (missing): required: The home of groups and transactions",
+        ),
         ("routers.1.config.topics.0.strip", "maybe", "routers[1].config.topics[0].strip: 'maybe': true or false"),
         (
             "routers.1.config.topics.0.route",
@@ -307,3 +326,31 @@ def test_secrets_in_a_config_are_not_shown(tmp_path: Path) -> None:
 
 def mistakes_with(tmp_path: Path, tree: Tree) -> list[str]:
     return mistakes(tmp_path, tree, {"HOME_ROUTE": "hunter2-hunter2"})
+
+
+def joined(route: str) -> list[Tree]:
+    return [{"name": "orders", "parts": [{"route": route, "width": 4}]}]
+
+
+def test_parts_are_behind_routes_to_clusters(tmp_path: Path) -> None:
+    tree = regions()
+    inner = {**copy.deepcopy(tree["routers"][1]), "name": "inner"}
+    tree["routers"].append(inner)
+    tree["routers"][1]["config"]["concatenated"] = joined("in")
+    tree["routers"][1]["routes"].append({"name": "in", "id": 2, "target": {"router": "inner"}})
+    tree["virtual_clusters"][0]["target"]["router"] = "regions"
+    del tree["routers"][0]
+    found = mistakes(tmp_path, tree)[0]
+    key = "routers[0].config.concatenated[0].parts[0].route"
+    assert found.startswith(f"{key}: 'in': a route to a cluster; routers[0].routes[2] leads elsewhere")
+
+
+def test_parts_are_behind_routes_without_interceptors(tmp_path: Path) -> None:
+    tree = changed("routers.1.config.concatenated", joined("us"))
+    tree["interceptors"] = [
+        {"name": "cards", "type": "mask", "topics": ["*"], "on": ["fetch"], "config": {"paths": ["card"]}}
+    ]
+    tree["routers"][1]["routes"][1]["interceptors"] = ["cards"]
+    (found,) = mistakes(tmp_path, tree)
+    key = "routers[1].config.concatenated[0].parts[0].route"
+    assert found.startswith(f"{key}: 'us': a route without interceptors")

@@ -1,4 +1,4 @@
-"""Routers of other packages: found as they are installed, and told of when they cannot be used."""
+"""Routers of other packages: found when they are installed, and reported when they cannot be used."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mesh.config.router_types import UnknownType, factory_of
+from mesh.config.router_types import UnknownRouterType, factory_of
 from mesh.routing.graph import Decides
 from mesh.routing.routers.clients import ClientsFactory
 from mesh.routing.routers.topics import TopicsFactory
@@ -76,7 +76,7 @@ def test_one_of_another_package() -> None:
     ],
 )
 def test_one_that_cannot_be_used(type: str, allowed: str) -> None:
-    with pytest.raises(UnknownType) as caught:
+    with pytest.raises(UnknownRouterType) as caught:
         factory_of(type)
     assert str(caught.value).startswith(allowed)
 
@@ -92,7 +92,7 @@ def test_its_config_is_checked_by_its_model(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("installed")
-def test_one_that_answers_each_request_decides_itself_who_may_what(tmp_path: Path) -> None:
+def test_a_router_that_answers_each_request_decides_itself_about_permissions(tmp_path: Path) -> None:
     tree = changed("routers.0.type", "asked")
     tree["routers"][0]["config"] = {"tenants": {}}
     assert not mistakes(tmp_path, tree)

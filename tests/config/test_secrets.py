@@ -1,4 +1,4 @@
-"""No secret is ever shown: in no message, no representation, nothing that is printed."""
+"""No secret is ever shown: in no message, no representation and no output."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_redacted(tmp_path: Path) -> None:
     tree = _secured()
     tree["clusters"][0]["bootstrap_servers"] = "${HOST}"
     pool(tree)["max_pools"] = "${POOLS}"
-    # Chance has it that another value holds one of the environment.
+    # By chance another value contains one from the environment.
     tree["clusters"][1]["properties"] = {"client.id": "of alice-of-kafka"}
     config = load_tree(tmp_path, tree, {"USER": "alice-of-kafka", "HOST": "h:1", "POOLS": "17"})
     shown: Any = config.redacted()

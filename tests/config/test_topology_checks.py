@@ -1,4 +1,4 @@
-"""What is wrong with topology descriptions, in the words of the user."""
+"""Mistakes with topology descriptions, in the words of the user."""
 
 from __future__ import annotations
 
@@ -9,6 +9,10 @@ import pytest
 
 from tests.config.files import load_tree
 from tests.config.test_interceptor_checks import mistakes
+from tests.config.test_router_checks import regions
+from tests.config.test_router_types import installed
+
+__all__ = ["installed"]
 
 PATH = "virtual_clusters[0].topology_descriptions"
 
@@ -41,7 +45,7 @@ def test_they_need_the_store(tmp_path: Path) -> None:
     without = tree()
     del without["store"]
     assert mistakes(tmp_path, without) == [
-        f"{PATH}: (a mapping): with store, {{cluster: NAME, topic: NAME}}: what is known of descriptions is kept there"
+        f"{PATH}: (a mapping): with store, {{cluster: NAME, topic: NAME}}: the mesh keeps descriptions there"
     ]
 
 
@@ -62,11 +66,37 @@ def test_a_plugin_and_its_options_are_named(tmp_path: Path, described: dict[str,
     assert mistake.startswith(PATH + said)
 
 
-def test_only_relays_without_rules_serve_them(tmp_path: Path) -> None:
+def behind_a_router(name: str = "who", **front: Any) -> dict[str, Any]:
+    """Behind `who`, which chooses by client, or behind the union `regions`."""
+    made = {**regions(), "store": {"cluster": "eu", "topic": "kafka-mesh.store"}}
+    (before,) = made["virtual_clusters"]
+    routers = [each for each in made["routers"] if name in ("who", each["name"])]
+    after = {**before, "target": {"router": name}, "topology_descriptions": {}, **front}
+    return {**made, "routers": routers, "virtual_clusters": [after]}
+
+
+@pytest.mark.parametrize("router", ["who", "regions"])
+def test_routers_and_rules_may_stand_in_front_of_them(tmp_path: Path, router: str) -> None:
+    rules = {"super_users": ["User:operator"]}
+    assert mistakes(tmp_path, tree(authorization=rules)) == []
+    assert mistakes(tmp_path, behind_a_router(router, authorization=rules)) == []
+
+
+def test_where_they_are_not_served(tmp_path: Path) -> None:
     pool = {"pool": {"topics": [{"name": "t", "from": [{"cluster": "eu", "topic": "t"}]}], "groups": ["*"]}}
     assert any("pools have no streams groups" in each for each in mistakes(tmp_path, tree(target=pool, nodes=None)))
-    (mistake,) = mistakes(tmp_path, tree(authorization={"super_users": ["User:operator"]}))
-    assert mistake.startswith(f"{PATH}: (a mapping): left out with authorization")
+    for one in (tree(nodes="one"), behind_a_router("regions", nodes="one")):
+        (mistake,) = mistakes(tmp_path, one)
+        assert mistake.startswith(f"{PATH}: (a mapping): left out with nodes: one")
+
+
+@pytest.mark.usefixtures("installed")
+def test_a_router_that_answers_each_request_does_not_serve_them(tmp_path: Path) -> None:
+    tree = behind_a_router("asking")
+    routes = [{"name": "eu", "id": 0, "target": {"cluster": "eu"}}]
+    tree["routers"] = [{"name": "asking", "type": "asked", "config": {"tenants": {}}, "routes": routes}]
+    (mistake,) = mistakes(tmp_path, tree)
+    assert mistake.startswith(f"{PATH}: (a mapping): left out: a router that answers each request")
 
 
 def test_an_api_that_they_need_may_not_be_refused(tmp_path: Path) -> None:

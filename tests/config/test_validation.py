@@ -1,4 +1,4 @@
-"""What is allowed where a model of others refuses a value, and where that is."""
+"""The allowed values that a mistake names when a foreign model refuses a value, and its place."""
 
 from __future__ import annotations
 
@@ -58,7 +58,12 @@ class Zoo(BaseModel, extra="forbid"):
         ({"members": 5}, ("members",), 5, "a list"),
         ({"groups": {"one": 5}}, ("groups", "one"), 5, "a mapping with the keys name, feet"),
         ({"groups": {"one": {"name": "a", "feet": "x"}}}, ("groups", "one", "feet"), "x", "a whole number"),
-        ({"groups": {"one": {"name": 5}}}, ("groups", "one", "name"), 5, "a text; what looks like a number"),
+        (
+            {"groups": {"one": {"name": 5}}},
+            ("groups", "one", "name"),
+            5,
+            "a text; put quotes around what looks like a number",
+        ),
         ({"open": "perhaps"}, ("open",), "perhaps", "'yes' or 'no'"),
         ({"weight": "much"}, ("weight",), "much", "a number"),
         ({"weight": 0.5}, ("weight",), 0.5, "at least 1.5"),

@@ -1,4 +1,4 @@
-"""A terminal before the live demo: its screen is read, its keys are pressed."""
+"""A terminal for the live demo: it reads the screen and presses keys."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from typing import Self
 import pyte
 
 PATIENCE = 90.0
-"""Seconds until something must have come to the screen."""
+"""Seconds until a text must be on the screen."""
 
 
 class Terminal:
@@ -54,12 +54,12 @@ class Terminal:
 
     @property
     def text(self) -> str:
-        """What is on the screen."""
+        """The text on the screen."""
         return "\n".join(line.rstrip() for line in self._screen.display)
 
     @property
     def is_restored(self) -> bool:
-        """Whether it is set up as it was before."""
+        """True if its settings are as before."""
         return termios.tcgetattr(self._slave) == self._before
 
     def press(self, keys: str) -> None:
@@ -74,14 +74,14 @@ class Terminal:
         return []
 
     def wait_for(self, *alternatives: str) -> None:
-        """Until one of these is on the screen; the process may have ended by then."""
+        """Waits until one of these is on the screen; the process may have ended by then."""
         deadline = time.monotonic() + PATIENCE
         while not any(each in self.text for each in alternatives):
             assert time.monotonic() < deadline, f"none of {alternatives} came:\n{self.text}"
             assert self._read(0.2) or self.process.poll() is None, f"it ended without {alternatives}:\n{self.text}"
 
     def wait_for_match(self, pattern: str) -> re.Match[str]:
-        """Until this is on the screen; any single look may find it half drawn."""
+        """Waits until this is on the screen; any single look may find it half drawn."""
         deadline = time.monotonic() + PATIENCE
         while (found := re.search(pattern, self.text)) is None:
             assert time.monotonic() < deadline, f"nothing like {pattern} came:\n{self.text}"
@@ -89,14 +89,14 @@ class Terminal:
         return found
 
     def wait_for_share(self, name: str) -> None:
-        """Until a member has a row that says that it was given something lately."""
+        """Waits until a member has a row that shows recent records."""
         deadline = time.monotonic() + PATIENCE
         while not any(word.endswith("%") and word != "0%" for word in self.row(name)):
             assert time.monotonic() < deadline, f"{name} gets no share:\n{self.text}"
             self._read(0.2)
 
     def outcome(self) -> int:
-        """The exit code, when all was read."""
+        """The exit code, after all output was read."""
         deadline = time.monotonic() + PATIENCE
         while self.process.poll() is None:
             assert time.monotonic() < deadline, f"it does not end:\n{self.text}"
@@ -106,7 +106,7 @@ class Terminal:
         return self.process.returncode
 
     def _read(self, seconds: float) -> bool:
-        """Take what comes within so many seconds; whether something did."""
+        """Reads for up to this many seconds; returns whether something came."""
         if not select.select([self._master], [], [], seconds)[0]:
             return False
         self._stream.feed(os.read(self._master, 65_536))

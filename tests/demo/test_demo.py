@@ -13,6 +13,8 @@ import pytest
 
 from mesh.demo.main import FAULT_VARIABLE
 
+DEEP = [pytest.mark.long, pytest.mark.deep]
+
 
 class Demo:
     """`kafka-mesh demo`, with `folder` for its temporary files."""
@@ -44,7 +46,7 @@ class Demo:
         return self._process.returncode, output
 
     def children(self) -> list[tuple[int, str]]:
-        """Process ids and command lines of those that have one of its files among their arguments."""
+        """Process ids and command lines of the processes that have one of its files among their arguments."""
         listing = subprocess.run(["ps", "-A", "-ww", "-o", "pid=,args="], check=True, capture_output=True, text=True)
         rows = (line.split(maxsplit=1) for line in listing.stdout.splitlines() if str(self._folder) in line)
         return [(int(number), arguments) for number, arguments in rows]
@@ -63,7 +65,11 @@ def test_every_record_is_delivered_exactly_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("fault", "finding"), [("suppress", "never delivered: 1"), ("repeat", "delivered more than once: 1")]
+    ("fault", "finding"),
+    [
+        ("suppress", "never delivered: 1"),
+        pytest.param("repeat", "delivered more than once: 1", marks=DEEP),
+    ],
 )
 def test_one_record_too_few_or_too_many_is_noticed(tmp_path: Path, fault: str, finding: str) -> None:
     demo = Demo(tmp_path, "--duration", "1", fault=fault)
@@ -73,7 +79,7 @@ def test_one_record_too_few_or_too_many_is_noticed(tmp_path: Path, fault: str, f
     assert demo.children() == []
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=DEEP)])
 def test_a_signal_ends_the_feeding_and_all_is_counted(tmp_path: Path, number: signal.Signals) -> None:
     demo = Demo(tmp_path)
     demo.wait_for_line(r" s  +\d.*%")

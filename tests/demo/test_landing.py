@@ -1,4 +1,4 @@
-"""What counts as landed, what makes the demo a success, and what it leaves behind."""
+"""Landed records, the demo's criteria of success, and its files."""
 
 from __future__ import annotations
 

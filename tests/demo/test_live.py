@@ -1,4 +1,4 @@
-"""The live demo as somebody sees it who sits there and presses keys; and what it says in the end."""
+"""The live demo with a terminal and keys; and its last lines."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_a_frozen_consumer_loses_what_it_holds_and_comes_back(tmp_path: Path) ->
 
 @pytest.mark.long
 def test_a_consumer_of_ones_own_gets_a_row_and_a_share(tmp_path: Path) -> None:
-    """With the five lines that the demo prints, as it prints them."""
+    """With the five lines of code that the demo prints."""
     with Terminal(tmp_path) as terminal:
         terminal.wait_for("slow is a member of the group demo")
         shown = terminal.wait_for_match(r"kcat -b (\S+) -G demo orders")
@@ -99,7 +99,7 @@ def test_what_comes_again_needs_a_reason() -> None:
     assert list(ending.lines()) == [
         "10 records fed, 12 delivered",
         "every record was delivered, unaltered",
-        "2 came again: who had them was killed or frozen, and had not committed them",
+        "2 came again: their members were killed or frozen before a commit",
     ]
 
 

@@ -1,4 +1,4 @@
-"""Which form the demo takes."""
+"""The form of the demo: live or plain."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ VERDICT = JudgeVerdict(fed=1, delivered=1, missing=(), repeated=(), altered=(), 
 
 @pytest.fixture
 def forms(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
-    """The forms that were taken; nothing is started."""
+    """The forms that were chosen; nothing starts."""
     taken: list[str] = []
 
     class Plain:
@@ -48,7 +48,7 @@ def forms(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
         (None, False, False, "plain None"),
     ],
 )
-def test_live_where_somebody_sits_who_did_not_ask_for_less(
+def test_live_on_a_terminal_unless_plain_is_asked_for(
     forms: list[str], monkeypatch: pytest.MonkeyPatch, duration: float | None, plain: bool, terminal: bool, form: str
 ) -> None:
     monkeypatch.setattr(main, "has_terminal", lambda: terminal)

@@ -1,4 +1,4 @@
-"""The picture on the first page shows the screen as it is now."""
+"""The picture on the first page shows the present screen."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def test_the_first_page_shows_it() -> None:
 
 
 def test_it_is_of_this_screen() -> None:
-    """Of this one, not an older one: `make picture` takes it anew."""
+    """The picture shows the present screen: `make picture` takes a new one."""
     text = (ROOT / PICTURE).read_text().replace("&#160;", " ").replace("&quot;", '"').replace("&#x27;", "'")
     for shown in ("share", "in flight", "last commit", "redelivered", "backlog", "kill -9", "yours", "what happened"):
         assert shown in text, shown

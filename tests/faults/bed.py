@@ -1,4 +1,4 @@
-"""Two clusters behind a mesh, of which `us` has something wrong with it: what is told, and when records flow again."""
+"""Two clusters behind a mesh, and a fault in `us`: the reports, and the time until records flow again."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ OF_GROUPS = {
     UpstreamProblem.COMMITS,
     UpstreamProblem.ENGINE_FAILED,
 }
-"""What concerns one group on a cluster, and names it."""
+"""Events that concern one group on a cluster, and name it."""
 
 
 class Bed:
-    """A bench, and a stopwatch whose times are printed."""
+    """A bench, and a stopwatch that prints its times."""
 
     def __init__(self, bench: Bench) -> None:
         self.bench = bench
@@ -35,18 +35,18 @@ class Bed:
         return self.bench.mesh
 
     def members(self, count: int = 2) -> None:
-        """Consumers that commit what they have after each poll."""
+        """Consumers that commit after each poll."""
         for number in range(count):
-            # New partitions are seen when a client asks for metadata again; each has its own idea of how often.
+            # Clients see new partitions with their next Metadata request; each has its own interval.
             properties = {"topic.metadata.refresh.interval.ms": 1_000}
             self.bench.confluent(f"member-{number}", commit="sync", properties=properties).until_assigned()
 
     def arrived(self, cluster: str) -> int:
-        """How many different records of a cluster the members have shown."""
+        """The number of different records of a cluster that the members have shown."""
         return len({each.id for each in self.bench.deliveries() if each.id.startswith(f"{cluster}-")})
 
     def flows(self, cluster: str, count: int = 300, timeout: float = 90.0) -> float:
-        """Feed a cluster; the seconds until all of that has arrived."""
+        """Feeds a cluster; returns the seconds until all of these records have arrived."""
         feed = next(each for each in self.bench.clusters if each.name == cluster)
         before, began = self.arrived(cluster), time.monotonic()
         self.bench.feed(count, clusters=[feed])
@@ -54,12 +54,12 @@ class Bed:
         return time.monotonic() - began
 
     def standing(self) -> dict[str, dict[str, Any]]:
-        """What /readyz says is wrong with `us`, by kind."""
+        """The problems of `us` in /readyz, by kind."""
         degraded = self.mesh.readiness()["degraded"]
         return {each["problem"]: each for each in degraded if each["cluster"] == "us"}
 
     def until_told(self, problem: UpstreamProblem, timeout: float = 60.0) -> float:
-        """Seconds until /readyz tells of it, in the words of the log; and the metric."""
+        """Seconds until /readyz reports it in the words of the log, and the metric."""
         began = time.monotonic()
         eventually(f"/readyz tells of {problem.value}", lambda: problem.value in self.standing(), timeout=timeout)
         took = time.monotonic() - began
@@ -72,7 +72,8 @@ class Bed:
         return took
 
     def assert_a_line(self, problem: UpstreamProblem, described: dict[str, Any]) -> None:
-        """In the log stands what /readyz tells: the cluster, and the group or topic if it concerns only that."""
+        """Asserts that the log names what /readyz names: the cluster, and the group or topic if it concerns only
+        that."""
         about = {name: described[name] for name in ("cluster", "group", "topic") if name in described}
         entries = [each for each in self.mesh.log_entries() if each["event"] == WORDS[problem].event]
         assert any(about.items() <= each.items() for each in entries), (about, entries)
@@ -81,18 +82,18 @@ class Bed:
             assert about["group"] == self.bench.group
 
     def until_over(self, timeout: float = 60.0) -> None:
-        """Returns when /readyz tells of nothing."""
+        """Returns when /readyz reports nothing."""
         eventually("nothing is wrong any more", lambda: not self.standing(), timeout=timeout)
         assert self.mesh.metric("kafka_mesh_upstream_up", cluster="us") == 1
 
     def lines(self, problem: UpstreamProblem) -> list[str]:
-        """What was logged at its beginning and at its end, in order."""
+        """The log entries of its beginning and its end, in order."""
         words = WORDS[problem]
         events = [entry["event"] for entry in self.mesh.log_entries() if entry.get("cluster") == "us"]
         return [event for event in events if event in (words.event, words.over)]
 
     def assert_told_once(self, problem: UpstreamProblem) -> None:
-        """One line when it began, and one when it was over."""
+        """Asserts one line when the problem began, and one when it was over."""
         words = WORDS[problem]
         eventually("the end is told", lambda: self.lines(problem)[-1:] == [words.over])
         assert self.lines(problem) == [words.event, words.over]
@@ -104,7 +105,7 @@ class Bed:
 
 
 class Stopwatch:
-    """Seconds that a run took, for the table of docs/faults.md: `pytest -s` shows them."""
+    """Times of a run in seconds, for the table of docs/faults.md: `pytest -s` shows them."""
 
     def __init__(self, fault: str) -> None:
         self._fault = fault

@@ -24,7 +24,7 @@ _PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule require
 
 class SecuredCluster(KafkaCluster):
     """One broker with three listeners: plain for tests, whose anonymous principal may do everything, SASL/PLAIN for the
-    user `mesh`, and TLS. StandardAuthorizer: `mesh` may do what `allow` allows."""
+    user `mesh`, and TLS. StandardAuthorizer: `mesh` may use what `allow` allows."""
 
     def __init__(self, name: str, jars: Path, folder: Path) -> None:
         self.sasl_port, self.tls_port = free_port(), free_port()
@@ -54,7 +54,7 @@ class SecuredCluster(KafkaCluster):
         return {"listener.name.sasl_plaintext.plain.sasl.jaas.config": jaas}
 
     def with_certificate(self, name: str) -> Mapping[str, str]:
-        """Properties for `configure`: which certificate the broker shows."""
+        """Properties for `configure`: the certificate that the broker shows."""
         return {
             "ssl.keystore.location": str(self.certificates.store(name)),
             "ssl.keystore.password": PASSWORD,
@@ -79,21 +79,24 @@ class SecuredCluster(KafkaCluster):
         return {"bootstrap_servers": f"127.0.0.1:{self.tls_port}", "properties": properties}
 
     def allow(self, principal: str, group: str, topic: str) -> None:
-        """Consume this topic with this group."""
+        """Allows it to consume this topic with this group."""
         self._rules(principal, ResourceType.TOPIC, topic, AclOperation.READ)
         self._rules(principal, ResourceType.GROUP, group, AclOperation.READ)
 
     def allow_but_not_to_read(self, principal: str, group: str, topic: str) -> None:
-        """Be a member of this group, and see the topic."""
+        """Allows it to be a member of this group, and to see the topic."""
         self._rules(principal, ResourceType.TOPIC, topic, AclOperation.DESCRIBE)
         self._rules(principal, ResourceType.GROUP, group, AclOperation.READ)
 
     def allow_topic(self, principal: str, topic: str) -> None:
-        """Read this topic, with no group."""
+        """Allows it to read this topic, with no group."""
         self._rules(principal, ResourceType.TOPIC, topic, AclOperation.READ)
 
+    def allow_to_see_configurations(self, principal: str) -> None:
+        self._rules(principal, ResourceType.BROKER, "kafka-cluster", AclOperation.DESCRIBE_CONFIGS)
+
     def forbid_group(self, principal: str, group: str) -> None:
-        """Takes back what `allow` allowed of the group."""
+        """Takes back the rights on the group that `allow` gave."""
         literal, allow = ResourcePatternType.LITERAL, AclPermissionType.ALLOW
         rule = AclBindingFilter(ResourceType.GROUP, group, literal, f"User:{principal}", "*", AclOperation.READ, allow)
         admin = self.admin()
@@ -141,8 +144,8 @@ class Certificates:
 
 
 class ReplicatedCluster(KafkaCluster):
-    """Two brokers; everything has a replica on both. The first is the controller too, so it is the second that dies.
-    What the first replicates of it comes through a relay."""
+    """Two brokers; all topics have a replica on both. The first is the controller too, so the second one dies in tests.
+    The first replicates from it through a relay."""
 
     _replicas = 2
 
@@ -158,10 +161,10 @@ class ReplicatedCluster(KafkaCluster):
             "transaction.state.log.replication.factor": "2",
             "default.replication.factor": "2",
             "min.insync.replicas": "1",
-            # What `client.rack` asks for; the rest of the machine has no racks.
+            # For `client.rack`; the rest of the machine has no racks.
             "broker.rack": "a",
             "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",
-            # A partition whose replica died must not wait for long until the other leads it.
+            # A partition whose replica died must soon get its other leader.
             "replica.lag.time.max.ms": "3000",
             "leader.imbalance.check.interval.seconds": "1",
             "leader.imbalance.per.broker.percentage": "0",
@@ -183,14 +186,15 @@ class ReplicatedCluster(KafkaCluster):
         self._relay.close()
 
     def allow_unclean_elections_of_coordinators(self) -> None:
-        """Or a group may have none when the second broker is gone, and the first is behind."""
+        """Else a group may have no coordinator when the second broker is gone, and the first is behind."""
         unclean = ConfigEntry("unclean.leader.election.enable", "true", incremental_operation=AlterConfigOpType.SET)
         offsets = ConfigResource(ConfigResource.Type.TOPIC, "__consumer_offsets", incremental_configs=[unclean])
         admin = self.admin()
         admin.incremental_alter_configs([offsets])[offsets].result(30)
 
     def hold_back_replicas_on_first(self) -> None:
-        """What the second broker leads does not reach the first one, which soon is no replica in sync any more."""
+        """Records of partitions that the second broker leads do not reach the first one, which soon is no replica in
+        sync any more."""
         self._relay.slow(1.0)
 
     def let_replicas_go_on(self) -> None:
@@ -198,7 +202,7 @@ class ReplicatedCluster(KafkaCluster):
         self._relay.cut()
 
     def led_by_second(self, topic: str) -> int:
-        """How many partitions of a topic the second broker leads, as far as a broker knows that has just started."""
+        """The number of partitions that the second broker leads, from a broker that has just started."""
         admin = self.admin()
         try:
             described = admin.describe_topics(TopicCollection([topic]))[topic].result(30)

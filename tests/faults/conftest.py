@@ -1,5 +1,5 @@
-"""Clusters of this folder's own: what is done to them must not be done to those of the whole run. Tests of one group of
-pytest-xdist share theirs."""
+"""Clusters of this folder alone, since other tests must not see their faults. Tests of one group of pytest-xdist share
+theirs."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _bed(other: KafkaCluster, healthy: KafkaCluster, folder: Path, request: pyte
 
 @pytest.fixture
 def bed(kafka_pair: tuple[KafkaCluster, KafkaCluster], tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Bed]:
-    """One broker each."""
+    """A bed with one broker for each cluster."""
     yield from _bed(kafka_pair[1], kafka_pair[0], tmp_path, request)
 
 

@@ -1,4 +1,4 @@
-"""A cluster is down at the start, killed, or hangs; topics go, come anew and grow. The other one goes on."""
+"""A cluster is down at the start, killed, or hangs; topics go, come back and grow. The other cluster continues."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_hangs(bed: Bed) -> None:
     bed.assert_nothing_lost()
 
 
-def test_topic_lost_and_made_anew(bed: Bed) -> None:
+def test_topic_lost_and_created_again(bed: Bed) -> None:
     """It has another id, and its offsets begin at 0 again; the old records are gone with the old topic."""
     watch = Stopwatch("topic lost, made anew")
     bed.bench.start_mesh()
@@ -80,7 +80,7 @@ def test_topic_lost_and_made_anew(bed: Bed) -> None:
     bed.flows("eu")
     bed.us.create_topic(bed.bench.topic, 3)
     with watch.measure(FLOWS):
-        bed.flows("us", 900)  # partitions whose new logs are longer than the old ones, too
+        bed.flows("us", 900)  # also partitions whose new logs are longer than the old ones
     bed.until_over()
     bed.assert_told_once(UpstreamProblem.TOPIC_MISSING)
     until_committed(bed)
@@ -101,7 +101,7 @@ def test_partitions_grow(bed: Bed) -> None:
 
 
 def until_committed(bed: Bed, partitions: int = 3) -> None:
-    """Returns when the group has committed the ends of so many partitions upstream."""
+    """Returns when the group has committed the ends of this many partitions upstream."""
     ends = log_ends(bed.us, bed.bench.topic)
     assert len(ends) == partitions
 

@@ -1,4 +1,4 @@
-"""What two brokers do to the raw engine alone: a replica that is nearer, and a log that was truncated."""
+"""Faults of two brokers for the raw engine alone: a replica that is nearer, and a log that was truncated."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from tests.integration.mesh_process import Mesh
 from tests.integration.processes import eventually
 from tests.upstream.harness import engine, new_name, produce, run, source
 
-TRUNCATED = "records and acknowledgements discarded: an upstream log was truncated"
+TRUNCATED = "records and acknowledgements discarded: upstream log truncated"
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(300), pytest.mark.xdist_group("replicated")]
 
 
 def partition_of(cluster: ReplicatedCluster, topic: str) -> PartitionMetadata | None:
-    """None while the brokers do not know of it yet."""
+    """The partition; None while the brokers do not know it yet."""
     return cluster.admin().list_topics(topic, timeout=30).topics[topic].partitions.get(0)
 
 
@@ -39,7 +39,7 @@ def in_sync(cluster: ReplicatedCluster, topic: str) -> set[int]:
 
 
 def uncleanly_led_by_second(cluster: ReplicatedCluster, topic: str) -> None:
-    """A topic that the first broker will lead whatever it has of it, when the second is gone."""
+    """A topic that the first broker will lead when the second is gone, however much of the log it has."""
     unclean = {"unclean.leader.election.enable": "true"}
     admin = cluster.admin()
     admin.create_topics([NewTopic(topic, 1, replica_assignment=[[2, 1]], config=unclean)])[topic].result(30)
@@ -48,7 +48,7 @@ def uncleanly_led_by_second(cluster: ReplicatedCluster, topic: str) -> None:
 
 @pytest.mark.parametrize(("rack", "node"), [("a", 1), ("b", 2), ("", 0)])
 def test_the_replica_of_our_rack_is_read(replicated: ReplicatedCluster, rack: str, node: int) -> None:
-    """Whoever leads; without a rack it is the leader."""
+    """Its replica is read, whichever broker leads; without a rack the leader is read."""
     topic = new_name("racks")
     replicated.create_topic(topic, 1)
     produce(replicated.bootstrap_servers, topic, 20)
@@ -61,7 +61,7 @@ def test_the_replica_of_our_rack_is_read(replicated: ReplicatedCluster, rack: st
             assert [record.offset for record in running.records(topic)] == list(range(20))
             assert isinstance(running.engine, RawEngine)
             (reading,) = running.engine._readings.values()
-            assert reading.node(0.0) == (node or reading.leader)
+            assert reading.node == (node or reading.leader)
             await asyncio.to_thread(produce, bootstrap, topic, 5)
             await running.until(lambda: len(running.records(topic)) == 25)
 
@@ -69,7 +69,7 @@ def test_the_replica_of_our_rack_is_read(replicated: ReplicatedCluster, rack: st
 
 
 def test_a_log_that_an_unclean_election_truncated(replicated: ReplicatedCluster) -> None:
-    """What was read of it and is gone is told; what comes in its place is read, at offsets that were there before."""
+    """Lost records are reported; new ones are read, at offsets that were there before."""
     topic = new_name("truncated")
     uncleanly_led_by_second(replicated, topic)
     bootstrap = replicated.bootstrap_servers
@@ -103,7 +103,7 @@ def test_a_log_that_an_unclean_election_truncated(replicated: ReplicatedCluster)
 def test_what_survived_an_unclean_election_is_delivered(
     replicated: ReplicatedCluster, reads_with: EngineName, tmp_path: Path
 ) -> None:
-    """Of 500 records 100 are committed; 1,000 more are lost with the broker that alone has them."""
+    """Of 500 records 100 are committed; 1,000 more are lost with the only broker that has them."""
     topic, group = new_name("survived"), new_name("group")
     uncleanly_led_by_second(replicated, topic)
     produce(replicated.bootstrap_servers, topic, 500, acks="all")
@@ -158,7 +158,7 @@ def test_what_survived_an_unclean_election_is_delivered(
 
 
 def test_a_log_that_has_grown_again_says_where_it_parts(replicated: ReplicatedCluster) -> None:
-    """What is stored was acknowledged in an epoch that has ended at 10, whatever stands behind it in the next one."""
+    """The stored acknowledgements are of an epoch that ended at 10; the next epoch may have any records behind that."""
     topic, group = new_name("grown"), new_name("group")
     admin = replicated.admin()
     admin.create_topics([NewTopic(topic, 1, replica_assignment=[[2, 1]])])[topic].result(30)

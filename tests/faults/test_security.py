@@ -1,4 +1,4 @@
-"""Wrong credentials, a certificate nobody trusts, groups that are not authorized, and two processes with one id."""
+"""Wrong credentials, an untrusted certificate, groups without authorization, and two processes with one id."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_wrong_password(bed_with_security: Bed) -> None:
     with watch.measure(FLOWS):
         bed.flows("us")
     bed.until_over()
-    assert bed.lines(UpstreamProblem.CREDENTIALS).count("an upstream cluster refuses the credentials") == 1
+    assert bed.lines(UpstreamProblem.CREDENTIALS).count("upstream credentials refused") == 1
     bed.assert_nothing_lost(may_repeat=True)
 
 
@@ -66,7 +66,7 @@ def test_wrong_certificate(bed_with_security: Bed) -> None:
         with watch.measure(FLOWS):
             bed.flows("us")
         bed.until_over()
-        assert bed.lines(UpstreamProblem.ENCRYPTION).count("no TLS connection to an upstream cluster") == 1
+        assert bed.lines(UpstreamProblem.ENCRYPTION).count("upstream TLS handshake failed") == 1
         bed.assert_nothing_lost(may_repeat=True)
     finally:
         cluster.stop()
@@ -112,7 +112,7 @@ def test_topic_may_not_be_read(bed_with_security: Bed) -> None:
 
 @pytest.fixture
 def half(secured: SecuredCluster) -> tuple[str, str, str]:
-    """A group, a topic that it may read, and one that it may describe and not read; 100 records each."""
+    """A group, a topic that it may read, and one that it may describe but not read; 100 records each."""
     group, good, secret = new_name("half"), new_name("good"), new_name("secret")
     for topic in (good, secret):
         secured.create_topic(topic, 1)
@@ -126,7 +126,7 @@ def half(secured: SecuredCluster) -> tuple[str, str, str]:
 def test_a_topic_that_may_not_be_read_keeps_no_other_from_a_new_group(
     secured: SecuredCluster, half: tuple[str, str, str], reads_with: EngineName
 ) -> None:
-    """Where it begins cannot be stored."""
+    """The start of such a topic cannot be stored."""
     group, good, secret = half
     user = secured.sasl("right")
 
@@ -147,7 +147,7 @@ def test_a_topic_that_may_not_be_read_keeps_no_other_from_a_new_group(
 def test_commits_wait_until_they_are_stored_though_a_topic_may_not_be_read(
     secured: SecuredCluster, half: tuple[str, str, str], reads_with: EngineName, tmp_path: Path
 ) -> None:
-    """The coordinator hangs for a moment: nothing is answered that it has not stored."""
+    """The coordinator hangs for a moment: the mesh answers no commit that is not stored."""
     group, good, secret = half
     began = Consumer({"bootstrap.servers": secured.bootstrap_servers, "group.id": group})
     began.commit(offsets=[TopicPartition(topic, 0, 0) for topic in (good, secret)], asynchronous=False)
@@ -191,7 +191,7 @@ def test_commits_wait_until_they_are_stored_though_a_topic_may_not_be_read(
 
 
 def test_group_not_authorized_any_more(bed_with_security: Bed) -> None:
-    """Its commits fail at once, and members are told to send theirs again; at the end of its session it is put out."""
+    """Its commits fail at once, and members repeat theirs; at the end of its session the group fences it."""
     bed, watch, cluster = bed_with_security, Stopwatch("authorization taken away"), cluster_of(bed_with_security)
     cluster.allow(USER, bed.bench.group, bed.bench.topic)
     bed.bench.start_mesh(upstream={"us": cluster.sasl("right")})
@@ -213,7 +213,7 @@ def test_group_not_authorized_any_more(bed_with_security: Bed) -> None:
 
 
 def test_two_processes_with_one_id(bed: Bed) -> None:
-    """The older one says so, is not ready, and leaves the newer one in peace; when that one ends, it goes on."""
+    """The older one reports it, is not ready, and leaves the newer one alone; when that one ends, it continues."""
     watch = Stopwatch("two processes with one process_id")
     older = bed.bench.start_mesh(name="older")
     bed.members()
@@ -231,7 +231,7 @@ def test_two_processes_with_one_id(bed: Bed) -> None:
     bed.flows("us")
     assert not problems(newer)
     lines = [entry["event"] for entry in older.log_entries() if entry.get("problem") == UpstreamProblem.FENCED.value]
-    assert lines and set(lines) == {"another process uses the same process_id"}
+    assert lines and set(lines) == {"process_id in use by another process"}
     assert len(lines) <= 2, "one for each cluster"
     newer.stop()
     with watch.measure(FLOWS):

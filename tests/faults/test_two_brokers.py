@@ -13,7 +13,7 @@ FLOWS = "until records flow again"
 
 
 def led_by_second(bed: Bed) -> ReplicatedCluster:
-    """Returns when the broker that a test takes away leads partitions of the topic."""
+    """Returns when the broker that a test stops leads partitions of the topic."""
     cluster = bed.us
     assert isinstance(cluster, ReplicatedCluster)
     eventually("the second broker leads", lambda: cluster.led_by_second(bed.bench.topic), timeout=START)
@@ -56,7 +56,8 @@ def test_leader_killed(bed_with_two_brokers: Bed) -> None:
 
 
 def test_leader_hangs(bed_with_two_brokers: Bed) -> None:
-    """Commits of members are answered with an error that they retry while the coordinator may be the one that hangs."""
+    """While the coordinator may be the broker that hangs, the mesh answers commits of members with an error that they
+    retry."""
     bed, watch = bed_with_two_brokers, Stopwatch("a leader hangs (one broker of two)")
     cluster = led_by_second(bed)
     bed.bench.start_mesh()

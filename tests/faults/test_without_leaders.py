@@ -1,4 +1,4 @@
-"""A partition that nobody leads, or whose topic may not be read, stops itself and nothing else."""
+"""A partition without a leader, or of a topic that the group may not read, stops no other."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ RECORDS = 100
 
 
 def leaders(cluster: KafkaCluster, topic: str) -> dict[int, int]:
-    """Node ids by partition; -1 for one that has none."""
+    """Node ids by partition; -1 for a partition without a leader."""
     seen = cluster.admin().list_topics(topic, timeout=30).topics[topic].partitions
     return {number: partition.leader for number, partition in seen.items()}
 
 
 def create(cluster: ReplicatedCluster, topic: str, *brokers: int) -> None:
-    """A topic whose partitions have one replica each, on these."""
+    """A topic with one replica for each partition, on these nodes."""
     places = [[broker] for broker in brokers]
     admin = cluster.admin()  # must outlive the future
     admin.create_topics([NewTopic(topic, len(brokers), replica_assignment=places)])[topic].result(30)
@@ -52,7 +52,7 @@ def read(running: RunningEngine, topic: str, partition: int) -> list[int]:
 
 
 def unopened(running: RunningEngine) -> dict[tuple[str, int], bool]:
-    """What cannot be opened, as was told last, and whether that lasts."""
+    """The last reported partitions that cannot be opened, each with whether that lasts."""
     told = running.all(Unopened)
     return {} if not told else {(s.topic, s.partition): each.lasts for s, each in told[-1].partitions.items()}
 
@@ -61,7 +61,7 @@ def unopened(running: RunningEngine) -> dict[tuple[str, int], bool]:
 def test_a_partition_without_a_leader_keeps_no_other_from_a_new_group(
     replicated: ReplicatedCluster, reads_with: EngineName
 ) -> None:
-    """It is named meanwhile, and read when it has a leader again; what is read goes on as if nothing had been."""
+    """It is named meanwhile, and read when it has a leader again; other partitions continue."""
     topic = new_name("halves")
     create(replicated, topic, 1, 2)
     fill(replicated, topic, 2)
@@ -86,7 +86,7 @@ def test_a_partition_without_a_leader_keeps_no_other_from_a_new_group(
 
 
 def test_a_topic_without_leaders_keeps_no_other_of_the_group_from_being_read(replicated: ReplicatedCluster) -> None:
-    """A group that reads a topic subscribes to another one, half of which nobody leads."""
+    """A group that reads a topic subscribes to another one, half of whose partitions have no leader."""
     before, more = new_name("before"), new_name("more")
     create(replicated, before, 1)
     create(replicated, more, 1, 2)
@@ -111,7 +111,7 @@ def test_a_topic_without_leaders_keeps_no_other_of_the_group_from_being_read(rep
 
 
 def test_what_cannot_be_opened_is_named(bed_with_two_brokers: Bed) -> None:
-    """In the log, on /readyz, by a metric and in the status; until its leader is back."""
+    """It is named in the log, on /readyz, by a metric and in the status, until its leader is back."""
     bed = bed_with_two_brokers
     cluster, topic = bed.us, bed.bench.topic
     assert isinstance(cluster, ReplicatedCluster)

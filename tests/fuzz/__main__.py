@@ -3,8 +3,8 @@
     python -m tests.fuzz decode -runs=1000000        every request decoder
     python -m tests.fuzz server -runs=100000         scripts of requests through connections, handlers and pools
 
-What finds new branches is kept in .cache/fuzz/TARGET; a finding is written to crash-* there. All options are
-libFuzzer's. To take new inputs into the corpus of the tests, as few as reach the same branches:
+Inputs that reach new branches are kept in .cache/fuzz/TARGET; a finding is written to crash-* there. All options are
+libFuzzer's. To add the fewest new inputs that reach the same branches to the corpus of the tests:
 
     python -m tests.fuzz server -merge=1
 """

@@ -1,4 +1,4 @@
-"""The inputs that are kept: few of them reach what all together have reached."""
+"""The kept inputs: a few that reach all branches that all inputs reach."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ CORPUS: Final = Path(__file__).parent / "corpus"
 
 
 def inputs(target: str) -> list[bytes]:
-    """Always in the same order."""
+    """The inputs, always in the same order."""
     return [path.read_bytes() for path in sorted((CORPUS / target).iterdir())]

@@ -1,4 +1,5 @@
-"""First inputs for a corpus: valid requests of every API and version, and conversations about what exists.
+"""First inputs for a corpus: valid requests of every API and version, and conversations about existing groups and
+topics.
 
 python -m tests.fuzz.seeds FOLDER
 """
@@ -31,7 +32,7 @@ def decoder_seeds() -> list[bytes]:
 
 
 def script(seed: int) -> bytes:
-    """A conversation that goes on from what the server answered."""
+    """A conversation that continues from the server's answers."""
     with asyncio.Runner(loop_factory=FakeTimeLoop) as runner, patch("uuid.uuid4", same_ids()):
         return runner.run(_script(random.Random(seed)))
 

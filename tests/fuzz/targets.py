@@ -1,6 +1,6 @@
-"""What is fuzzed: bytes to calls. The same bytes make the same calls, so that a finding can be replayed.
+"""The fuzzed code: turns bytes into calls. The same bytes make the same calls, so that a finding can be repeated.
 
-Anything but ProtocolError comes out: that is a finding.
+Any exception but ProtocolError is a finding.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Target = Callable[[bytes], int]
 
 
 def decode(data: bytes) -> int:
-    """One request: which API and version, then its body. Also as it is, without any form. Returns the frames."""
+    """One request: API and version, then its body. Also as it is, without any form. Returns the frames."""
     if not data:
         return 0
     for stream in (frame(HEADERS[data[0] % len(HEADERS)] + data[1:]), data, frame(data)):
@@ -61,7 +61,7 @@ def steps(data: bytes) -> list[tuple[int, int, int, bytes]]:
 
 
 class Server:
-    """A virtual cluster's server that is made anew for each script, on one event loop whose time is its own."""
+    """A virtual cluster's server, new for each script, on an event loop with its own clock."""
 
     def __init__(self) -> None:
         self._loop = FakeTimeLoop()
@@ -69,7 +69,7 @@ class Server:
         self._problem: BaseException | None = None
 
     def __call__(self, data: bytes) -> int:
-        """Returns the number of frames. Raises what went wrong in the server."""
+        """Returns the number of frames. Raises errors of the server."""
         self._problem = None
         with patch("uuid.uuid4", same_ids()):
             frames = self._loop.run_until_complete(self._play(data))
@@ -89,7 +89,7 @@ class Server:
         for peer in peers:
             if not peer.transport.closed:
                 peer.protocol.connection_lost(None)
-        await asyncio.sleep(60)  # what was left behind expires, and the pools end
+        await asyncio.sleep(60)  # remaining members expire, and the pools end
         assert not bench.server.core.violations, "a pool contradicted itself"
         assert not requests_in_work(bench.server)
         assert bench.server.listener.admission.unread == 0
@@ -102,7 +102,7 @@ class Server:
 
 
 async def play(bench: Bench, peers: list[Peer], what: tuple[int, int, int, bytes]) -> int:
-    """One step; returns how many frames that was."""
+    """Plays one step; returns its number of frames."""
     kind, number, choice, body = what
     peer = peers[number]
     if peer.transport.closed:

@@ -1,4 +1,4 @@
-"""The corpus, and seeded mutations of it, through what is fuzzed; and that a finding would be noticed."""
+"""The corpus and seeded mutations of it, through the fuzzed code; and a planted finding."""
 
 from __future__ import annotations
 
@@ -55,7 +55,9 @@ def test_a_bug_in_the_server_is_a_finding(where: str, monkeypatch: pytest.Monkey
     def broken(*_: object) -> None:
         raise IndexError("oh")
 
-    owner, method = {"taking up": (PoolConnection, "take_up"), "a timer": (ClientTransport, "_look")}[where]
+    owner, method = {"taking up": (PoolConnection, "handle_next"), "a timer": (ClientTransport, "_check_timeouts")}[
+        where
+    ]
     monkeypatch.setattr(owner, method, broken)
     with pytest.raises(IndexError):
         Server()(step(4, 0, b"\0\0") + step(6, 0, choice=7) + step(6, 0, choice=7))

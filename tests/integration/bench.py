@@ -1,4 +1,4 @@
-"""What one acceptance test works on: a topic on two clusters, its feeds, a mesh in front, members, and the account."""
+"""The bench of an acceptance test: a topic on two clusters, its feeds, a mesh in front, members, and the account."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.integration.feeding import Feed, log_ends, upstream_records
 from tests.integration.kafka import KafkaCluster
 from tests.integration.members import ConfluentMember, JavaMember, KcatMember, Member
 from tests.integration.mesh_process import Mesh
-from tests.integration.processes import eventually
+from tests.integration.processes import eventually, free_ports
 from tests.integration.records import Account, Delivery, Stored, account
 from tests.integration.relay import Relay
 
@@ -30,7 +30,7 @@ AnyMember = TypeVar("AnyMember", bound=Member)
 
 
 class Bench:
-    """One topic on every cluster and one group, both named after the test. Ends what it started in `end`."""
+    """One topic on every cluster and one group, both named after the test. `end` stops all that it started."""
 
     def __init__(self, clusters: Sequence[KafkaCluster], topic: str, folder: Path) -> None:
         self.clusters = clusters
@@ -42,16 +42,16 @@ class Bench:
         self._feeds = [Feed(cluster, topic) for cluster in clusters]
 
     def compress_with(self, *codecs: str) -> None:
-        """Of what is fed from now on, instead of all five."""
+        """Sets the codecs of later feeds, instead of all five."""
         self.feed_as(codecs=codecs)
 
     def feed_as(self, **options: Any) -> None:
-        """Options of Feed, of what is fed from now on."""
+        """Sets options of later feeds."""
         assert not any(feed.ids() for feed in self._feeds)
         self._feeds = [Feed(cluster, self.topic, **options) for cluster in self.clusters]
 
     def create_topics(self, partitions: int = 3) -> None:
-        """Create the topic on every cluster."""
+        """Creates the topic on every cluster."""
         for cluster in self.clusters:
             cluster.create_topic(self.topic, partitions)
 
@@ -62,22 +62,26 @@ class Bench:
         upstream: Mapping[str, Mapping[str, object]] | None = None,
         name: str = "mesh",
         process: Mapping[str, object] = MappingProxyType({"process_id": "mesh-1"}),
+        further_nodes: int = 0,
         **pool: object,
     ) -> Mesh:
-        """A mesh in front of the clusters; relay: what clients connect to instead; upstream: further keys of clusters;
-        process: of the file; pool: further keys of its target."""
+        """Starts a mesh in front of the clusters; relay: stands in front of it for clients; upstream: further keys of
+        clusters; process: of the file; further_nodes: so many nodes lead partitions beside the first; pool: further
+        keys of its target."""
+        ports = free_ports(further_nodes) if further_nodes else []
+        listener = {"nodes": {"ports": f"{ports[0]}-{ports[-1]}"}} if ports else {}
         self._meshes.append(
-            Mesh(self.clusters, [self.topic], self._folder, pool, upstream, name, relay, process=process)
+            Mesh(self.clusters, [self.topic], self._folder, pool, upstream, name, relay, listener, process)
         )
         return self.mesh
 
     @property
     def mesh(self) -> Mesh:
-        """The mesh that was started last."""
+        """The mesh that started last."""
         return self._meshes[-1]
 
     def feed(self, count: int, rate: float | None = None, clusters: Sequence[KafkaCluster] | None = None) -> None:
-        """Store `count` records, an equal part on each of `clusters` (all of them unless named), `rate` a second."""
+        """Stores `count` records, an equal part on each of `clusters` (by default all), `rate` a second."""
         with self.feeding(count, rate, clusters):
             pass
 
@@ -95,8 +99,7 @@ class Bench:
 
     @contextmanager
     def feeding_throughout(self, rate: float) -> Iterator[None]:
-        """`rate` records a second, an equal part on each cluster, until the body ends: however long that takes, there
-        is something to go on with."""
+        """Feeds `rate` records a second, an equal part on each cluster, until the body ends."""
         is_over = threading.Event()
         with ThreadPoolExecutor(len(self._feeds)) as threads:
             jobs = [
@@ -113,7 +116,7 @@ class Bench:
                 job.result()
 
     def confluent(self, name: str, through: KafkaCluster | None = None, **options: Any) -> ConfluentMember:
-        """Start a confluent-kafka consumer on the mesh, or directly on a cluster; options: of ConsumerOptions, with a
+        """Starts a confluent-kafka consumer on the mesh, or directly on a cluster; options: of ConsumerOptions, with a
         `topic` for another one than the bench's, or a regular expression."""
         topic = options.pop("topic", self.topic)
         properties = {"client.id": name, **options.pop("properties", {})}
@@ -122,25 +125,25 @@ class Bench:
         return self._joined(ConfluentMember(name, chosen, self._folder))
 
     def java(self, name: str) -> JavaMember:
-        """Start a VerifiableConsumer on the mesh."""
+        """Starts a VerifiableConsumer on the mesh."""
         kafka, address = self.clusters[0], self.mesh.bootstrap_servers
         return self._joined(JavaMember(name, kafka, address, self.group, self.topic, self._folder))
 
     def kcat(self, name: str, *arguments: str) -> KcatMember:
-        """Start `kcat -G` on the mesh, or kcat with these arguments after the address."""
+        """Starts `kcat -G` on the mesh, or kcat with these arguments after the address."""
         address = self.mesh.bootstrap_servers
         if arguments:
             return self._joined(KcatMember(name, ["-b", address, *arguments], self._folder))
         return self._joined(KcatMember.subscribed(name, address, self.group, self.topic, self._folder))
 
     def close_members(self) -> None:
-        """SIGTERM to all that are left, and wait."""
+        """Sends SIGTERM to all remaining members, and waits."""
         for member in self.members:
             if member.process.exit_code is None:
                 member.close()
 
     def stored(self, may_repeat: bool = False) -> dict[str, Stored]:
-        """What is stored on all clusters, read without the mesh; exactly what was fed, or AssertionError."""
+        """All records stored on all clusters, read without the mesh; exactly the fed ones, or AssertionError."""
         stored: dict[str, Stored] = {}
         for feed in self._feeds:
             here = upstream_records(feed.cluster, self.topic, may_repeat=may_repeat)
@@ -149,14 +152,14 @@ class Bench:
         return stored
 
     def deliveries(self, members: Iterable[Member] | None = None) -> list[Delivery]:
-        """What these members (all unless named) got so far."""
+        """The deliveries to these members (by default all) so far."""
         return [delivery for member in members or self.members for delivery in member.deliveries]
 
     def account_when_all_arrived(
         self, timeout: float = 60.0, members: Sequence[Member] | None = None, may_repeat: bool = False
     ) -> Account:
-        """The account of these members (all unless named) as soon as nothing is missing, or when nothing new has come
-        for `timeout` seconds: how long it takes as a whole says more about the machine."""
+        """The account of these members (by default all) as soon as no record is missing, or when no new one has come
+        for `timeout` seconds: a limit for the whole would depend on the machine."""
         stored = self.stored(may_repeat)
         arrived, seen_at = -1, 0.0
 
@@ -195,7 +198,7 @@ class Bench:
         eventually(f"{group or self.group} has no lag", committed, timeout=timeout, interval=0.2)
 
     def end(self) -> None:
-        """Kill what still runs."""
+        """Kills all remaining processes."""
         for member in self.members:
             member.kill()
         for mesh in self._meshes:
@@ -213,12 +216,12 @@ def until_without_lag(cluster: KafkaCluster, group: str, partitions: int = 3) ->
 
 
 def until_left(cluster: KafkaCluster, group: str) -> None:
-    """Returns when the group has no member."""
+    """Returns when the group has no members."""
     until_members(cluster, group, 0)
 
 
 def until_members(cluster: KafkaCluster, group: str, count: int) -> None:
-    """Returns when the group has so many members."""
+    """Returns when the group has this many members."""
     eventually(f"{group} on {cluster.name} has {count} members", lambda: cluster.group_members(group) == count)
 
 

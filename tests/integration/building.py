@@ -1,4 +1,4 @@
-"""What is built or fetched once, and kept in the repository's .cache for all runs to come."""
+"""Builds and downloads, kept in the repository's .cache for later runs."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from pathlib import Path
 
 
 def built_once(target: Path, build: Callable[[Path], None]) -> Path:
-    """The folder `target`; `build` fills it, if it is not there yet.
+    """The folder `target`; `build` fills it if it does not exist yet.
 
-    It is renamed into place when it is complete: an interrupted build is never mistaken for one, and two runs that
-    build at once are no problem.
+    The complete folder is renamed into place. So an interrupted build is never mistaken for a complete one, and two
+    runs may build at once.
     """
     if target.is_dir():
         return target

@@ -1,4 +1,4 @@
-"""What passes between two ends, byte for byte, and the record batches in it."""
+"""The bytes that pass between two ends, and the record batches in them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import partial
 from struct import Struct
 
-from mesh.records.batch import HEADER_SIZE, LENGTH_OVERHEAD, Batch, body_of, is_compressed, is_intact
+from mesh.records.batch import HEADER_SIZE, LENGTH_OVERHEAD, RecordBatch, body_of, is_compressed, is_intact
 from tests.integration.relay import Relay
 
 _HEAD = Struct(">qi")
@@ -16,14 +16,14 @@ _ATTRIBUTES_AT = 22
 
 
 class Capture(Relay):
-    """A relay that keeps what it carries."""
+    """A relay that keeps its traffic."""
 
     def __init__(self) -> None:
         super().__init__()
         self._streams: list[bytearray] = []
 
     def stand_at(self, own: str, address: str) -> None:
-        """Who connects to the one is led to the other."""
+        """Redirects connections from one address to the other."""
         host, _, port = address.rpartition(":")
         here, _, at = own.rpartition(":")
 
@@ -33,11 +33,11 @@ class Capture(Relay):
         asyncio.run_coroutine_threadsafe(serve(), self._loop).result(10)
 
     def streams(self) -> list[bytes]:
-        """Of each connection so far, each way."""
+        """The bytes of each connection so far, each way."""
         return [bytes(stream) for stream in self._streams]
 
     def forget(self) -> None:
-        """What has passed."""
+        """Forgets the traffic so far."""
         for stream in self._streams:
             del stream[:]
 
@@ -56,7 +56,7 @@ class Capture(Relay):
 
 
 def batches_in(stream: bytes) -> Iterator[tuple[int, bytes]]:
-    """All batches that stand anywhere in it, found by their checksums: the codec of each, and its records in clear."""
+    """All batches anywhere in it, found by their checksums: the codec of each, and its records in clear."""
     at = -1
     while (at := stream.find(b"\2", at + 1)) >= 0:
         begin = at - _MAGIC_AT
@@ -66,7 +66,7 @@ def batches_in(stream: bytes) -> Iterator[tuple[int, bytes]]:
         end = begin + LENGTH_OVERHEAD + length
         if length < HEADER_SIZE - LENGTH_OVERHEAD or end > len(stream):
             continue
-        batch = Batch(bytearray(stream[begin:end]), 0, 0, 0, 0)
+        batch = RecordBatch(bytearray(stream[begin:end]), 0, 0, 0, 0)
         if is_intact(batch):
             codec = stream[begin + _ATTRIBUTES_AT] & 7
             yield codec, body_of(batch) if is_compressed(batch) else stream[begin + HEADER_SIZE : end]

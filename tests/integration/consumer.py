@@ -1,4 +1,4 @@
-"""A consumer as teams write them, in a process of its own: confluent-kafka, and a JSON line for whatever happens.
+"""A consumer as teams write them, in a separate process: confluent-kafka, and a JSON line for each thing that happens.
 
 `python -m tests.integration.consumer OPTIONS`, where OPTIONS is the JSON of `ConsumerOptions`. SIGTERM closes it.
 """
@@ -44,12 +44,12 @@ class ConsumerOptions:
     properties: Mapping[str, str | int | float] = field(default_factory=dict)
 
     def to_json(self) -> str:
-        """What the process takes as its argument."""
+        """The argument of the process."""
         return json.dumps(asdict(self))
 
 
 def run(options: ConsumerOptions) -> None:
-    """Consume until SIGTERM."""
+    """Consumes until SIGTERM."""
     stopped = False
 
     def stop(_number: int, _frame: FrameType | None) -> None:
@@ -108,7 +108,7 @@ def _work(message: Message, options: ConsumerOptions) -> None:
     )
     if options.seconds_per_record:
         sys.stdout.flush()
-        time.sleep(options.seconds_per_record)  # the work
+        time.sleep(options.seconds_per_record)  # stands for work
 
 
 def _commit(consumer: Consumer) -> None:

@@ -1,4 +1,4 @@
-"""Feed a topic, and read it back without the mesh."""
+"""Feeds a topic, and reads it back without the mesh."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Feed:
     ) -> None:
         """shape: makes the record of an id and its number. Formats before Kafka 0.11 know no idempotent producers.
         has_gaps: each call of `produce` leaves an aborted record and its marker in each partition, in front of its
-        records and behind them: offsets that no consumer is given."""
+        records and behind them: offsets that consumers never get."""
         self.cluster = cluster
         self.topic = topic
         self._shape = shape
@@ -39,30 +39,30 @@ class Feed:
         self.connect()
 
     def connect(self) -> None:
-        """With new producers, which know nothing of the topic yet."""
-        # With more in flight, a producer's first batch may be refused by a partition that is just coming up and the
-        # second one accepted; the first one's retry then counts as a duplicate, and is lost as a success.
+        """Connects with new producers, which do not know the topic yet."""
+        # With more in flight, a starting partition may refuse a producer's first batch and accept the second. The retry
+        # of the first then counts as a duplicate, and is lost although it succeeds.
         one_by_one = {"enable.idempotence": self._is_idempotent, "max.in.flight.requests.per.connection": 1}
-        # One broker of several may hang: its partitions are led by another by then. And a topic may grow.
+        # One of several brokers may hang; another one leads its partitions by then. And a topic may grow.
         patience = {"socket.timeout.ms": 5_000, "topic.metadata.refresh.interval.ms": 1_000}
         base = {**CLIENT_PROPERTIES, **patience, **one_by_one, "bootstrap.servers": self.cluster.bootstrap_servers}
         self._producers = [Producer({**base, "compression.codec": codec}) for codec in self._codecs]
 
     def produce(self, count: int, rate: float | None = None) -> None:
-        """Returns when all are stored; `rate` is in records per second, None: as fast as they go.
+        """Returns when all are stored; `rate` is in records per second, None: as fast as possible.
 
-        KafkaException when one could not be stored.
+        Raises KafkaException if one could not be stored.
         """
         self.produce_while(range(count), rate)
 
     def produce_while(self, numbers: Iterable[int], rate: float | None) -> None:
-        """One for each of `numbers`, which count from 0, whenever they end; otherwise as `produce`."""
+        """Produces one for each of `numbers`, which count from 0, until they end; otherwise as `produce`."""
         self._leave_gaps()
         begin = time.monotonic()
         for sent in numbers:
             if rate is not None and (ahead := begin + sent / rate - time.monotonic()) > 0.01:
                 self._poll()
-                time.sleep(ahead)  # the rate is the subject
+                time.sleep(ahead)  # sleeping sets the rate, which matters here
             self._send()
         for producer in self._producers:
             assert producer.flush(120) == 0, f"{len(producer)} records not stored on {self.cluster.name} after 120 s"
@@ -109,7 +109,7 @@ class Feed:
 
 
 class Gaps:
-    """Offsets of a topic that no consumer is given: aborted records, and the markers of their transactions."""
+    """Offsets of a topic that consumers never get: aborted records, and the markers of their transactions."""
 
     def __init__(self, cluster: KafkaCluster, topic: str) -> None:
         self._cluster = cluster
@@ -117,7 +117,7 @@ class Gaps:
         self._producer: Producer | None = None
 
     def leave(self) -> None:
-        """Two offsets in each partition; fewer where a broker is down, or ends before it is done."""
+        """Leaves two offsets in each partition; fewer if a broker is down, or ends before it has finished."""
         try:
             producer = self._producer or self._connected()
             producer.begin_transaction()
@@ -155,7 +155,7 @@ def upstream_records(cluster: KafkaCluster, *topics: str, may_repeat: bool = Fal
 
 
 def stored_upstream(cluster: KafkaCluster, *topics: str) -> Iterator[Stored]:
-    """The same one by one, also what is stored twice; what was aborted, or its transaction is open, is left out."""
+    """The same one by one, with duplicates; without records of aborted or open transactions."""
     properties = {
         **CLIENT_PROPERTIES,
         "bootstrap.servers": cluster.bootstrap_servers,

@@ -1,4 +1,4 @@
-"""A further broker of a cluster, whose first one is the controller: the further one can die alone."""
+"""A further broker of a cluster whose first broker is the controller: the further one can die alone."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from tests.integration.kafka import KafkaCluster
+from tests.integration.memory_folders import make_folder
 from tests.integration.processes import START, ChildProcess, eventually, free_port
 
 
@@ -22,8 +23,8 @@ class FurtherBroker:
         node: int = 2,
         heap: str = "768m",
     ) -> None:
-        """Starts on a folder of its own. listeners, advertised: addresses by name, besides the plain one's. more:
-        properties that are its own."""
+        """Starts the broker in its own folder. listeners, advertised: addresses by name, besides the plain one. more:
+        further properties."""
         self._cluster = cluster
         self._node = node
         self._heap = heap
@@ -41,20 +42,19 @@ class FurtherBroker:
         }
         lines = [line for line in usual if line.partition("=")[0] not in overrides]
         self._properties.write_text("\n".join([*lines, *(f"{k}={v}" for k, v in overrides.items()), ""]))
+        make_folder(folder / "logs")
         if identity := cluster.identity_of(node):
-            # All that a broker alone needs of what the tool for it writes, in a second of CPU.
-            logs = folder / "logs"
-            logs.mkdir()
-            logs.joinpath("meta.properties").write_text(identity)
+            # All that a broker needs from its formatting tool, in a second of CPU.
+            folder.joinpath("logs", "meta.properties").write_text(identity)
         self._process = self._started()
 
     def start(self) -> None:
-        """Start it again after it has ended; returns when the cluster has it."""
+        """Starts it again after it has ended; returns when the cluster has it."""
         self.launch()
         self.wait_until_up()
 
     def start_if_ended(self) -> None:
-        """As a test may have left it."""
+        """Starts the broker again if a test left it stopped."""
         if self.has_ended:
             self.start()
 
@@ -64,9 +64,14 @@ class FurtherBroker:
         self._process = self._started()
 
     def wait_until_up(self) -> None:
-        """Returns when the cluster has it, as the other brokers tell, or itself."""
+        """Returns when the cluster, or the broker itself, reports it."""
         admin = self._cluster.admin()
         eventually(f"broker {self._node}", lambda: self._node in admin.list_topics(timeout=5).brokers, timeout=START)
+
+    @property
+    def pid(self) -> int:
+        """The id of the running process."""
+        return self._process.pid
 
     @property
     def has_ended(self) -> bool:
@@ -77,16 +82,16 @@ class FurtherBroker:
         self._process.kill()
 
     def stop(self) -> None:
-        """It hands its leaderships over first."""
+        """Stops it after it has handed its leaderships over."""
         self._process.signal(signal.SIGTERM)
         self._process.wait(60)
 
     def freeze(self) -> None:
-        """Let it hang without closing its connections."""
+        """Makes it hang without closing its connections."""
         self._process.signal(signal.SIGSTOP)
 
     def thaw(self) -> None:
-        """End `freeze`."""
+        """Ends `freeze`."""
         self._process.signal(signal.SIGCONT)
 
     def _started(self) -> ChildProcess:

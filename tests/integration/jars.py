@@ -12,9 +12,11 @@ from tests.integration.building import built_once
 
 KAFKA_VERSION = "4.3.1"
 NEWEST_BROKERS = "4.4.0"
-"""Brokers of it can be had, its tools cannot."""
+"""Its brokers are available, its tools are not."""
+FIRST_OF_STREAMS = "4.2.2"
+"""Brokers of the first version with the streams protocol for all."""
 NEWEST_CLIENTS = "kafka-clients-4.4.0"
-"""Kafka's messages are in it, of brokers too."""
+"""It has Kafka's messages, including those of brokers."""
 STREAMS = f"kafka-streams-{KAFKA_VERSION}"
 
 _ARTIFACTS: Mapping[str, tuple[str, ...]] = {
@@ -24,9 +26,10 @@ _ARTIFACTS: Mapping[str, tuple[str, ...]] = {
         "org.slf4j:slf4j-simple:1.7.36",
     ),
     NEWEST_BROKERS: (f"org.apache.kafka:kafka_2.13:{NEWEST_BROKERS}", "org.slf4j:slf4j-simple:1.7.36"),
+    FIRST_OF_STREAMS: (f"org.apache.kafka:kafka_2.13:{FIRST_OF_STREAMS}", "org.slf4j:slf4j-simple:1.7.36"),
     "3.9.1": ("org.apache.kafka:kafka_2.13:3.9.1", "org.slf4j:slf4j-reload4j:1.7.36"),
     "2.8.2": ("org.apache.kafka:kafka_2.13:2.8.2", "org.slf4j:slf4j-reload4j:1.7.36"),
-    # The ZooKeeper of its own, 3.4.13, looks for host names in a text that Java writes otherwise since 14.
+    # Its ZooKeeper, 3.4.13, parses host names from a text whose form Java changed in 14.
     "2.0.1": (
         "org.apache.kafka:kafka_2.12:2.0.1",
         "org.apache.zookeeper:zookeeper:3.4.10",
@@ -38,16 +41,15 @@ _ARTIFACTS: Mapping[str, tuple[str, ...]] = {
     NEWEST_CLIENTS: ("org.apache.kafka:kafka-clients:4.4.0",),
     STREAMS: (f"org.apache.kafka:kafka-streams:{KAFKA_VERSION}", "org.slf4j:slf4j-simple:1.7.36"),
 }
-"""What Maven fetches for a version of Kafka: brokers, and what they need on Java 17 beside what they ask for."""
+"""The artifacts of a Kafka version for Maven: brokers, and their additional needs on Java 17."""
 
-OLD_VERSIONS = tuple(
-    version for version in _ARTIFACTS if version not in (KAFKA_VERSION, NEWEST_BROKERS, NEWEST_CLIENTS, STREAMS)
-)
-"""Of brokers; newest first."""
+_NOT_OLD = (KAFKA_VERSION, NEWEST_BROKERS, FIRST_OF_STREAMS, NEWEST_CLIENTS, STREAMS)
+OLD_VERSIONS = tuple(version for version in _ARTIFACTS if version not in _NOT_OLD)
+"""Versions of brokers, newest first."""
 
 
 def missing_programs() -> list[str]:
-    """What a broker needs and is not on the PATH."""
+    """The programs that a broker needs and that are not on the PATH."""
     return [program for program in ("java", "mvn") if shutil.which(program) is None]
 
 
@@ -85,7 +87,8 @@ def _pom(artifacts: Iterable[str]) -> str:
 
 
 def main() -> None:
-    """`python -m tests.integration.jars`: before several test processes want them at once, and Maven for each."""
+    """`python -m tests.integration.jars`: fetches them before several test processes need them at once, each with
+    Maven."""
     if missing := missing_programs():
         print(f"no real brokers: {', '.join(missing)} not found")
     else:

@@ -1,4 +1,4 @@
-"""A real Apache Kafka: one KRaft node in a folder of its own that can be stopped, killed, frozen and started again."""
+"""A real Apache Kafka: one KRaft node in its own folder that a test can stop, kill, freeze and start again."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import logging
 import signal
 import subprocess
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,8 @@ from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, Config
 from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
+from tests.integration.java import java
+from tests.integration.memory_folders import make_folder
 from tests.integration.processes import START, ChildProcess, eventually, free_port
 
 # A killed broker may register again when its old session has expired: 3 s instead of 9.
@@ -44,7 +46,7 @@ broker.heartbeat.interval.ms=500
 log.cleaner.dedupe.buffer.size=2097152
 """
 
-# The clients' complaints about a broker that a test killed on purpose would only bury the test's own output.
+# Clients' errors about a broker that a test killed on purpose would bury the test's own output.
 _SILENT = logging.getLogger("tests.kafka.client")
 _SILENT.disabled = True
 CLIENT_PROPERTIES: Mapping[str, Any] = {
@@ -53,14 +55,18 @@ CLIENT_PROPERTIES: Mapping[str, Any] = {
     "reconnect.backoff.max.ms": 200,
 }
 
+_FORMATTED: dict[Hashable, tuple[str, Mapping[Path, bytes]]] = {}
+"""The id and the files of the first formatted folder of each kind of cluster. Formatting another one alike takes more
+than a second of CPU, and differs in the id."""
+
 
 class KafkaCluster:
     """One broker, which is its own controller, on loopback ports that stay the same over restarts."""
 
     _replicas = 1
-    """Of a topic's partitions."""
+    """Replicas of a topic's partitions."""
     _heap = "768m"
-    """Of the broker's process."""
+    """Memory of the broker's process."""
 
     def __init__(
         self,
@@ -82,6 +88,7 @@ class KafkaCluster:
         self._port = free_port()
         self.bootstrap_servers = f"127.0.0.1:{self._port}"
         folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder / "logs")
         self._properties = folder / "server.properties"
         self._controller = free_port()
         self._more: Mapping[str, str] = more or {}
@@ -101,30 +108,19 @@ class KafkaCluster:
 
     def java(self, class_name: str, *arguments: str, heap: str = "256m") -> list[str]:
         """The command line that runs a class of Kafka's jars."""
-        # Java expands the asterisk. Processes of tests do not live for long enough to have more of the better compiler
-        # than its work: of a broker's start 3.2 s of CPU with it, 2.2 s with the first tier alone.
-        quick = () if self._is_measured and class_name == "kafka.Kafka" else ("-XX:TieredStopAtLevel=1",)
-        return [
-            "java",
-            f"-Xmx{heap}",
-            "-XX:+UseSerialGC",
-            *quick,
-            *self._java_options(),
-            "-cp",
-            f"{self._jars}/*",
-            class_name,
-            *arguments,
-        ]
+        is_measured = self._is_measured and class_name == "kafka.Kafka"
+        options = self._java_options()
+        return java(self._jars, class_name, *arguments, heap=heap, options=options, is_measured=is_measured)
 
     def run_tool(self, class_name: str, *arguments: str, timeout: float = START) -> str:
-        """Run one of Kafka's command-line tools; its standard output. Raises RuntimeError when it fails."""
+        """Runs one of Kafka's command-line tools; returns its standard output. Raises RuntimeError if it fails."""
         done = subprocess.run(self.java(class_name, *arguments), capture_output=True, text=True, timeout=timeout)
         if done.returncode:
             raise RuntimeError(f"{class_name} {' '.join(arguments)}:\n{done.stdout}{done.stderr}")
         return done.stdout
 
     def stop(self) -> None:
-        """Shut down in an orderly way."""
+        """Shuts it down cleanly."""
         self._process.signal(signal.SIGTERM)
         self._process.wait(30)
 
@@ -133,7 +129,7 @@ class KafkaCluster:
         self._process.kill()
 
     def restart(self) -> None:
-        """Start again on the same folder and ports, after `kill` or `stop`; returns when the broker answers."""
+        """Starts it again on the same folder and ports, after `kill` or `stop`; returns when the broker answers."""
         self.launch()
         self.wait_until_up()
 
@@ -142,17 +138,25 @@ class KafkaCluster:
         assert self._process.exit_code is not None, "only a broker that was stopped or killed is started again"
         self._process = self._start()
 
+    def revive(self) -> None:
+        """Makes it run again after anything that a test has done to it. If it had to start, returns when the broker
+        answers."""
+        if self._process.exit_code is None:
+            self.thaw()
+        else:
+            self.restart()
+
     @property
     def pid(self) -> int:
-        """The process that runs now."""
+        """The id of the running process."""
         return self._process.pid
 
     def freeze(self) -> None:
-        """Let it hang without closing its connections."""
+        """Makes it hang without closing its connections."""
         self._process.signal(signal.SIGSTOP)
 
     def thaw(self) -> None:
-        """End `freeze`."""
+        """Ends `freeze`."""
         self._process.signal(signal.SIGCONT)
 
     def admin(self) -> AdminClient:
@@ -166,7 +170,7 @@ class KafkaCluster:
         config: Mapping[str, str] | None = None,
         places: Sequence[Sequence[int]] | None = None,
     ) -> None:
-        """Create a topic; returns when every partition has a leader. places: the nodes of each partition's replicas;
+        """Creates a topic; returns when every partition has a leader. places: the nodes of each partition's replicas;
         None: wherever the cluster puts them."""
         admin = self.admin()
         where: dict[str, Any] = (
@@ -178,7 +182,10 @@ class KafkaCluster:
             try:
                 admin.create_topics([topic])[name].result(30)
             except KafkaException as failure:
-                # On a busy machine the controller takes a broker that is late with a heartbeat for one that is gone.
+                # On a busy machine the controller takes a broker with a late heartbeat for dead, and librdkafka repeats
+                # a request whose answer is late.
+                if failure.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
+                    return True
                 if failure.args[0].code() != KafkaError.INVALID_REPLICATION_FACTOR:
                     raise
                 return False
@@ -193,7 +200,7 @@ class KafkaCluster:
         eventually(f"leaders of {name}", is_led)
 
     def set_topic(self, name: str, config: Mapping[str, str]) -> None:
-        """Change the configuration of a topic."""
+        """Changes the configuration of a topic."""
         entries = [
             ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET) for key, value in config.items()
         ]
@@ -202,27 +209,31 @@ class KafkaCluster:
         admin.incremental_alter_configs([resource])[resource].result(30)
 
     def grow_topic(self, name: str, partitions: int) -> None:
-        """Give a topic more partitions, so many in all."""
+        """Gives a topic more partitions, this many in all."""
         admin = self.admin()
         admin.create_partitions([NewPartitions(name, partitions)])[name].result(30)
 
     def delete_topic(self, name: str) -> None:
-        """Delete a topic; returns when the cluster no longer lists it."""
+        """Deletes a topic; returns when the cluster no longer lists it."""
         admin = self.admin()
         admin.delete_topics([name])[name].result(30)
         eventually(f"deletion of {name}", lambda: name not in admin.list_topics(timeout=5).topics)
 
-    def committed(self, group: str) -> dict[tuple[str, int], int]:
-        """What the group has committed: (topic, partition) -> next offset to read. Raises KafkaException."""
-        # Not by the admin client: one whose coordinator is not ready ends the test run with a segmentation fault
+    def committed(self, group: str, topic: str | None = None) -> dict[tuple[str, int], int]:
+        """The group's committed offsets, of one topic or of all: (topic, partition) -> next offset to read. Raises
+        KafkaException."""
+        # Not the admin client: with a coordinator that is not ready it ends the test run with a segmentation fault
         # (mesh/upstream/positions.py).
         asking = {**CLIENT_PROPERTIES, "bootstrap.servers": self.bootstrap_servers, "group.id": group}
-        # Who reads committed offsets waits for transactions that a killed process has left open (KIP-447): a minute.
+        # A reader of committed offsets waits for open transactions of a killed process (KIP-447): a minute.
         asking["isolation.level"] = "read_uncommitted"
-        for is_last in (False, False, True):  # one that began while its coordinator was busy was seen to wait in vain
+        for is_last in (False, False, True):  # a request that began while its coordinator was busy once waited in vain
             consumer = Consumer({**asking, "enable.auto.commit": False})
             try:
-                topics = consumer.list_topics(timeout=30).topics
+                described = (
+                    consumer.list_topics(timeout=30) if topic is None else consumer.list_topics(topic, timeout=30)
+                )
+                topics = described.topics
                 places = [TopicPartition(name, number) for name, topic in topics.items() for number in topic.partitions]
                 answers = consumer.committed(places, timeout=20)
                 break
@@ -234,7 +245,7 @@ class KafkaCluster:
         return {(each.topic, each.partition): each.offset for each in answers if each.offset >= 0}
 
     def group_members(self, group: str) -> int:
-        """How many members the group has; 0 for a group that does not exist."""
+        """The number of members of the group; 0 for a group that does not exist."""
         admin = self.admin()
         try:
             return len(admin.describe_consumer_groups([group])[group].result(30).members)
@@ -248,21 +259,31 @@ class KafkaCluster:
         return {"process.roles": "broker", "node.id": str(node)}
 
     def identity_of(self, node: int) -> str:
-        """What such a node has in its folder before its first start; empty for nothing."""
+        """The content of a new node's folder before its first start; empty for none."""
         return f"version=1\ncluster.id={self.cluster_id}\nnode.id={node}\n"
 
     @property
     def _usual_properties(self) -> str:
-        """Of the server; `{port}`, `{controller}` and `{logs}` stand for those."""
+        """The server's properties; `{port}`, `{controller}` and `{logs}` stand for those."""
         return _PROPERTIES
 
     def _java_options(self) -> Sequence[str]:
         return ("-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",)
 
     def _format(self) -> str:
-        """The folder, before the first start; the id of the cluster."""
+        """Formats the folder, before the first start; returns the id of the cluster."""
         cluster_id = _cluster_id()
-        self.run_tool("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(self._properties))
+        logs = self.folder / "logs"
+        kind = (type(self), self._jars, tuple(sorted(self._more.items())))
+        if kind not in _FORMATTED:
+            self.run_tool("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(self._properties))
+            files = [file for file in logs.rglob("*") if file.is_file()]
+            _FORMATTED[kind] = (cluster_id, {file.relative_to(logs): file.read_bytes() for file in files})
+        else:
+            known, contents = _FORMATTED[kind]
+            for name, content in contents.items():
+                (logs / name).parent.mkdir(parents=True, exist_ok=True)
+                (logs / name).write_bytes(content.replace(known.encode(), cluster_id.encode()))
         return cluster_id
 
     def _start(self) -> ChildProcess:
@@ -274,7 +295,7 @@ class KafkaCluster:
         eventually(f"broker {self.name} answers", self.is_up, timeout=START)
 
     def is_up(self, timeout: float = 1.0) -> bool:
-        """Whether it answers within so many seconds; RuntimeError when its process has ended."""
+        """True if it answers within this many seconds; raises RuntimeError if its process has ended."""
         if self._process.exit_code is not None:
             raise RuntimeError(f"the broker {self.name} ended; its log ends:\n{self._process.log_tail()}")
         try:
@@ -284,7 +305,7 @@ class KafkaCluster:
 
 
 def _cluster_id() -> str:
-    """Sixteen random bytes in the letters of Kafka's ids, of which none begins with what begins an option."""
+    """Sixteen random bytes in the letters of Kafka's ids, never beginning like an option."""
     while True:
         text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         if not text.startswith("-"):

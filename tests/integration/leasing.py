@@ -1,4 +1,4 @@
-"""A holder of leases as it is outside of Spark: HTTP, and what its mesh says."""
+"""A holder of leases outside of Spark: HTTP, and the answers of its mesh."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.integration.processes import eventually
 
 
 class Holder:
-    """Of leases of one topic in one group, at one mesh."""
+    """A holder of leases of one topic in one group, at one mesh."""
 
     def __init__(self, mesh: Mesh, group: str, topic: str, name: str = "job") -> None:
         self._mesh = mesh
@@ -20,14 +20,14 @@ class Holder:
         self._name = name
 
     def ask(self, path: str, mesh: Mesh | None = None, **body: object) -> Any:
-        """What a mesh says; urllib.error.HTTPError when it refuses."""
+        """The mesh's answer; raises urllib.error.HTTPError if it refuses."""
         holder = {} if path == "/leases/backlog" else {"holder": self._name}
         content = json.dumps(self._who | holder | body).encode()
         with urllib.request.urlopen((mesh or self._mesh).admin_url + path, content, timeout=60) as answer:
             return json.load(answer)
 
     def lease(self, offsets: int) -> Any:
-        """Once there are so many offsets to be had: all of them."""
+        """Leases all offsets, once there are this many."""
 
         def there_are() -> bool:
             asked = self.ask("/leases/backlog", topics=[self._topic], wait=10.0)
@@ -37,7 +37,7 @@ class Holder:
         return self.ask("/leases", topics=[self._topic], wait=10.0, max_bytes=None)
 
     def settled(self, verb: str, lease: Any, mesh: Mesh | None = None) -> Any:
-        """What is said of a lease once nothing of it is absent any more."""
+        """The answer about a lease when none of its ranges is absent any more."""
 
         def answer() -> Any:
             said = self.ask(f"/leases/{lease['lease']}/{verb}", mesh, ranges=lease["ranges"])
@@ -47,5 +47,5 @@ class Holder:
 
 
 def spans(ranges: list[dict[str, Any]]) -> list[tuple[int, int, int]]:
-    """(partition, first, last) each."""
+    """(partition, first, last) of each range."""
     return sorted((each["partition"], each["first"], each["last"]) for each in ranges)

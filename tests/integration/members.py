@@ -1,4 +1,4 @@
-"""Unmodified consumers as processes of their own, and what they report: confluent-kafka, Kafka's Java client, kcat."""
+"""Unmodified consumers as processes, with their reports: confluent-kafka, Kafka's Java client, kcat."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.integration.records import Delivery, Headers, Record, View
 
 
 class Member(ABC):
-    """A consumer process. What it reports is read from its output whenever it is asked for."""
+    """A consumer process. Its reports are read from its output on each call."""
 
     def __init__(self, name: str, command: Sequence[str], folder: Path) -> None:
         self.name = name
@@ -42,19 +42,19 @@ class Member(ABC):
 
     @property
     def settled(self) -> list[Delivery]:
-        """What it had shown, and then a commit was answered, with nothing in between. For a member that commits after
-        each poll what it has shown. What was shown before it joined again it may not have committed."""
+        """Records that it had shown before an answered commit, with nothing in between; for a member that commits after
+        each poll. It may not have committed records shown before it joined again."""
         self._catch_up()
         return self._settled
 
     @property
     def events(self) -> Counter[str]:
-        """How often it reported what: `assigned`, `revoked`, `lost`, `committed`, `commit failed`, `error`."""
+        """The number of its reports by kind: `assigned`, `revoked`, `lost`, `committed`, `commit failed`, `error`."""
         self._catch_up()
         return self._events
 
     def close(self, timeout: float = 20.0) -> None:
-        """SIGTERM: it commits and leaves. AssertionError when it does not end, or does not end well."""
+        """SIGTERM: it commits and leaves. Raises AssertionError if it does not end, or fails."""
         self.process.signal(signal.SIGTERM)
         code = self.process.wait(timeout)
         assert code in self._clean_exits, f"{self.name} ended with {code}; its log ends:\n{self.process.log_tail()}"
@@ -64,19 +64,19 @@ class Member(ABC):
         self.process.kill()
 
     def until_assigned(self) -> None:
-        """Returns when it was given partitions."""
+        """Returns when it got partitions."""
         eventually(f"{self.name} is assigned partitions", lambda: self.events["assigned"])
 
     def until_delivered(self, count: int) -> None:
-        """Returns when it has shown so many records."""
+        """Returns when it has shown this many records."""
         eventually(f"{self.name} shows {count} records", lambda: len(self.deliveries) >= count)
 
     def until_committed(self, count: int) -> None:
-        """Returns when it has reported so many commits."""
+        """Returns when it has reported this many commits."""
         eventually(f"{self.name} commits {count} times", lambda: self.events["committed"] >= count)
 
     def assert_running(self) -> None:
-        """AssertionError when it has ended by itself."""
+        """Raises AssertionError if it has ended by itself."""
         code = self.process.exit_code
         assert code is None, f"{self.name} ended by itself with {code}; its log ends:\n{self.process.log_tail()}"
 
@@ -91,7 +91,7 @@ class Member(ABC):
 
     @abstractmethod
     def _parse(self, data: bytes) -> int:
-        """Note what `data` reports; the number of bytes that were whole."""
+        """Notes the reports in `data`; returns the number of bytes of whole lines."""
 
     def _catch_up(self) -> None:
         with self._output.open("rb") as output:
@@ -133,7 +133,7 @@ class JavaMember(Member):
     def __init__(
         self, name: str, kafka: KafkaCluster, bootstrap_servers: str, group: str, topic: str, folder: Path
     ) -> None:
-        """kafka: whose jars to use."""
+        """kafka: the one whose jars to use."""
         arguments = (
             *("--bootstrap-server", bootstrap_servers, "--group-id", group, "--topic", topic),
             *("--reset-policy", "earliest", "--verbose"),
@@ -155,7 +155,7 @@ class JavaMember(Member):
 
 
 class KcatMember(Member):
-    """`kcat -G`, with lengths before keys and values, so that they may hold any bytes."""
+    """`kcat -G`, with lengths before keys and values, which may so contain any bytes."""
 
     _FORMAT = r"%p %o %T %K %S %k%s%h\n"
     _PREFIX = re.compile(rb"(\d+) (\d+) (-?\d+) (-?\d+) (-?\d+) ")
@@ -169,7 +169,7 @@ class KcatMember(Member):
 
     @classmethod
     def subscribed(cls, name: str, bootstrap_servers: str, group: str, topic: str, folder: Path) -> KcatMember:
-        """A member of a group."""
+        """A member of a group, subscribed to its topic."""
         start = ("-X", "auto.offset.reset=earliest")
         return cls(name, ["-b", bootstrap_servers, *start, "-G", group, topic], folder)
 

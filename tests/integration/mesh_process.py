@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import sys
 import urllib.error
 import urllib.request
@@ -18,15 +17,15 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.integration.kafka import KafkaCluster
-from tests.integration.processes import START, ChildProcess, eventually, free_port
+from tests.integration.processes import START, ChildProcess, completed, eventually, free_port
 
 ENGINE = os.environ.get("KAFKA_MESH_TEST_ENGINE", "auto")
-"""`auto`, `raw` or `librdkafka`: what reads the records in all tests that start a mesh."""
+"""`auto`, `raw` or `librdkafka`: the engine of all tests that start a mesh."""
 KAFKA_MESH = Path(sys.executable).with_name("kafka-mesh")
 
 
 class StandIn(Protocol):
-    """What clients connect to instead of a mesh: a relay, or more than that."""
+    """Stands in front of a mesh for clients: a relay, or a program that does more."""
 
     def stand_in_for(self, address: str) -> str:
         """The address to connect to instead of this one of the mesh."""
@@ -37,8 +36,11 @@ class MeshProcess:
     """`kafka-mesh run` with any configuration."""
 
     def __init__(self, folder: Path, name: str, configuration: Mapping[str, object]) -> None:
-        """name: of its files. configuration: without `admin`. Returns when /readyz says so."""
-        self._admin = free_port()
+        """name: of its files. configuration: without `admin.listen`, or with one of 127.0.0.1. Returns when /readyz
+        reports that it is ready."""
+        admin = configuration.get("admin")
+        listen = admin.get("listen") if isinstance(admin, Mapping) else None
+        self._admin = free_port() if listen is None else int(str(listen).rpartition(":")[2])
         self._file = folder / f"{name}.yaml"
         self._log = folder / f"{name}.log"
         self.configure(configuration)
@@ -46,15 +48,16 @@ class MeshProcess:
         self._until_ready()
 
     def configure(self, configuration: Mapping[str, object]) -> None:
-        """Write its file anew; it takes effect at a restart or a reload."""
-        whole = {"admin": {"listen": f"127.0.0.1:{self._admin}"}, **configuration}
+        """Writes its file again; it takes effect at a restart or a reload."""
+        admin = configuration.get("admin")
+        more = admin if isinstance(admin, Mapping) else {}
+        whole = {**configuration, "admin": {"listen": f"127.0.0.1:{self._admin}", **more}}
         self._file.write_text(yaml.safe_dump(whole, sort_keys=False))
 
     def reload(self, configuration: Mapping[str, object]) -> str:
-        """Use another one from now on; what the command says of it."""
+        """Uses another configuration from now on; returns the output of the command."""
         self.configure(configuration)
-        words = [str(KAFKA_MESH), "reload", str(self._file)]
-        done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
+        done = completed([KAFKA_MESH, "reload", self._file])
         assert done.returncode == 0, done.stderr
         return done.stdout
 
@@ -63,7 +66,7 @@ class MeshProcess:
         return f"http://127.0.0.1:{self._admin}"
 
     def metric(self, name: str, **labels: str) -> float:
-        """The sum of the samples of that name which have these labels."""
+        """The sum of the samples of that name with these labels."""
         return sum(value for found, value in self.samples(name) if labels.items() <= found.items())
 
     def samples(self, name: str) -> list[tuple[Mapping[str, str], float]]:
@@ -74,7 +77,7 @@ class MeshProcess:
         return [(sample.labels, sample.value) for sample in samples]
 
     def readiness(self) -> dict[str, Any]:
-        """What /readyz says, and its status under `status`."""
+        """The answer of /readyz, and its status under `status`."""
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{self._admin}/readyz", timeout=5) as response:
                 return {**json.load(response), "status": response.status}
@@ -82,17 +85,17 @@ class MeshProcess:
             return {**json.load(refusal), "status": refusal.code}
 
     def status(self) -> dict[str, Any]:
-        """What /status says."""
+        """The answer of /status."""
         found: dict[str, Any] = json.loads(self._get("/status"))
         return found
 
     def log_entries(self) -> list[dict[str, Any]]:
-        """All it has logged."""
+        """All of its log entries."""
         lines = self._log.read_text(errors="replace").splitlines()
         return [json.loads(line) for line in lines if line.startswith("{") and line.endswith("}")]
 
     def in_flight(self, client_id: str) -> float:
-        """How many records the members with that client.id hold without having committed them."""
+        """The number of uncommitted records that the members with that client.id hold."""
         return self.metric("kafka_mesh_in_flight_records", client_id=client_id)
 
     @property
@@ -101,7 +104,7 @@ class MeshProcess:
         return self._file
 
     def stop(self, timeout: float = 15.0) -> None:
-        """SIGTERM; AssertionError unless it exits 0 within `timeout` seconds."""
+        """SIGTERM; raises AssertionError unless it exits with 0 within `timeout` seconds."""
         self.terminate()
         code = self._process.wait(timeout)
         assert code == 0, f"kafka-mesh exited with {code}; its log ends:\n{self._process.log_tail()}"
@@ -120,20 +123,20 @@ class MeshProcess:
         self._process.kill()
 
     def freeze(self) -> None:
-        """Let it hang without closing its connections."""
+        """Makes it hang without closing its connections."""
         self._process.signal(signal.SIGSTOP)
 
     def thaw(self) -> None:
-        """End `freeze`."""
+        """Ends `freeze`."""
         self._process.signal(signal.SIGCONT)
 
     @property
     def pid(self) -> int:
-        """The process that runs now."""
+        """The id of the running process."""
         return self._process.pid
 
     def restart(self) -> None:
-        """Start again on the same ports, after `kill` or `stop`; returns when ready."""
+        """Starts it again on the same ports, after `kill` or `stop`; returns when it is ready."""
         self.launch()
         self._until_ready()
 
@@ -143,7 +146,7 @@ class MeshProcess:
         self._process = self._launched()
 
     def is_ready(self) -> bool:
-        """Whether /readyz says so; AssertionError when the process has ended."""
+        """True if /readyz reports it; raises AssertionError if the process has ended."""
         code = self._process.exit_code
         assert code is None, f"kafka-mesh exited with {code}; its log ends:\n{self._process.log_tail()}"
         try:
@@ -168,8 +171,8 @@ class MeshProcess:
 
 
 class Mesh(MeshProcess):
-    """`kafka-mesh run` with one virtual cluster, whose topics are each fed by the topic of the same name on every
-    cluster."""
+    """`kafka-mesh run` with one virtual cluster. The topic of the same name on every cluster feeds each of its
+    topics."""
 
     def __init__(
         self,

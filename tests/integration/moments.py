@@ -1,4 +1,4 @@
-"""What was promised at one moment, and whether it was kept afterwards."""
+"""The promises at one moment, to compare with later deliveries."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from tests.integration.records import Delivery
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """settled: ids of records whose commits had been answered. shown: how many deliveries of each member had been seen,
-    and in which slots: what a client had in its hands already may be shown later, but nothing is sent in these."""
+    """The state at one moment. settled: ids of records whose commits had been answered. shown: how many deliveries of
+    each member had been seen, and in which slots: a client may show records later that it already had, but it gets no
+    new ones in these slots."""
 
     settled: frozenset[str]
     shown: dict[str, int]
@@ -29,7 +30,7 @@ class Moment:
         )
 
     def broken_by(self, members: Iterable[Member]) -> list[Delivery]:
-        """What was sent since then although its commit had been answered."""
+        """Deliveries since then of records whose commit had been answered before."""
         return [
             delivery
             for member in members

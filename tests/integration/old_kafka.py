@@ -1,4 +1,4 @@
-"""Brokers of earlier versions, with ZooKeeper, on the Java that the newest one has."""
+"""Brokers of earlier versions, with ZooKeeper, on the same Java as the newest one."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tests.integration.jars import kafka_jars
+from tests.integration.java import java
 from tests.integration.kafka import KafkaCluster
+from tests.integration.memory_folders import make_folder
 from tests.integration.processes import ChildProcess, free_port
 
 _PROPERTIES = """broker.id=1
@@ -32,26 +34,29 @@ log4j.appender.out.layout.ConversionPattern=%d %p %c{1} %m%n
 
 
 class ZooKeeper:
-    """One node for the clusters of a version, each of which has a place of its own in it."""
+    """One node for the clusters of a version, each with its own path."""
 
     def __init__(self, version: str, folder: Path) -> None:
         """Starts it in `folder` (empty). Brokers wait for it themselves."""
         folder.mkdir(parents=True)
+        make_folder(folder / "data")
         self.version = version
         self.address = f"127.0.0.1:{free_port()}"
         self.log4j = folder / "log4j.properties"
         self.log4j.write_text(_LOG4J)
         self._process = ChildProcess(
-            [
-                *("java", "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *self.java_options()),
-                *("-cp", f"{kafka_jars(version)}/*", "org.apache.zookeeper.server.ZooKeeperServerMain"),
+            java(
+                kafka_jars(version),
+                "org.apache.zookeeper.server.ZooKeeperServerMain",
                 *(self.address.partition(":")[2], str(folder / "data")),
-            ],
+                heap="128m",
+                options=self.java_options(),
+            ),
             log=folder / "zookeeper.log",
         )
 
     def java_options(self) -> Sequence[str]:
-        """Also for the brokers: their logs, which its own way of managing them would need another library for."""
+        """The brokers' options, too: the program's own way of managing its logs would need another library."""
         return f"-Dlog4j.configuration={self.log4j.as_uri()}", "-Dzookeeper.jmx.log4j.disable=true"
 
     def kill(self) -> None:
@@ -72,7 +77,7 @@ class OldKafkaCluster(KafkaCluster):
         return {"broker.id": str(node)}
 
     def identity_of(self, node: int) -> str:
-        return ""  # it writes that itself
+        return ""  # its tool writes that itself
 
     @property
     def _usual_properties(self) -> str:
@@ -82,4 +87,4 @@ class OldKafkaCluster(KafkaCluster):
         return self._zookeeper.java_options()
 
     def _format(self) -> str:
-        return ""  # it finds an id for itself
+        return ""  # it finds an id itself

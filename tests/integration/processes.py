@@ -9,34 +9,52 @@ import random
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
-from typing import TypeVar
+from typing import BinaryIO, TypeVar
+
+from tests.integration.starter import ForkedProcess, Starter
 
 Value = TypeVar("Value")
 
 START = 120.0
-"""Seconds within which a process must have started. No test is about that, and where several test processes start
-brokers at once it was seen to take more than 60."""
+"""Seconds in which a process must have started. No test measures this; several test processes that start brokers at
+once have taken more than 60."""
 
 _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None)
+_PROGRAM = Path(sys.executable).with_name("kafka-mesh")
+_OF_PYTEST = "PYTEST_VERSION"
+"""Set by pytest. Benchmarks start each process, also that of another version."""
+_HIDDEN = Path(__file__).with_name("hidden")
+"""Packages that say that they are not there."""
 _PORTS: set[int] = set()
-"""Those this process has been given."""
+"""The ports given to this process."""
 _PORTS_FILE: int | None = None
 _PORTS_LOCK = threading.Lock()
 
 
 def _die_with_parent() -> None:
-    # Sent when the *thread* that forked ends: children are started from the main thread only.
+    # Sent when the *thread* that forked ends: start children from the main thread only.
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
+def _without_hypothesis(program: str | Path) -> dict[str, str]:
+    """The environment in which a mesh starts as it does where it is installed without the tests' packages: kio loads
+    hypothesis if it finds it, which is a fifth of the start."""
+    if Path(program).name != "kafka-mesh":
+        return {}
+    path = os.environ.get("PYTHONPATH")
+    return {"PYTHONPATH": os.pathsep.join([str(_HIDDEN), *([path] if path else [])])}
+
+
 class ChildProcess:
-    """A program in a process group of its own, killed with the test process; output goes to `log`."""
+    """A program in its own process group. It is killed with the test process; its output goes to `log`."""
 
     def __init__(
         self,
@@ -46,39 +64,33 @@ class ChildProcess:
         stdout: Path | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        """stdout: a file of its own for the standard output, instead of `log`. Both files are appended to."""
+        """stdout: a separate file for the standard output, instead of `log`. Both files are appended to."""
         self.log = log
+        words = [str(argument) for argument in arguments]
+        whole = {**os.environ, **_without_hypothesis(words[0]), **(environment or {})}
         with log.open("ab") as errors, (stdout or log).open("ab") as output:
-            self._process = subprocess.Popen(
-                [str(argument) for argument in arguments],
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=errors,
-                env={**os.environ, **(environment or {})},
-                start_new_session=True,
-                preexec_fn=_die_with_parent,
-            )
+            self._process = _started(words, whole, output, errors)
         self.pid = self._process.pid
 
     @property
     def exit_code(self) -> int | None:
-        """None while it runs; minus the signal's number when a signal ended it."""
+        """The exit code; None while it runs; minus the signal's number if a signal ended it."""
         return self._process.poll()
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal to the whole group, if it is still there."""
+        """Sends a signal to the whole group, if it still exists."""
         if self._process.poll() is None:
             os.killpg(self.pid, number)
 
     def wait(self, timeout: float) -> int:
-        """The exit code; raises AssertionError with the end of the log when it still runs after `timeout` seconds."""
+        """The exit code; raises AssertionError with the end of the log if it still runs after `timeout` seconds."""
         try:
             return self._process.wait(timeout)
         except subprocess.TimeoutExpired:
             raise AssertionError(f"still running after {timeout} s; its log ends:\n{self.log_tail()}") from None
 
     def kill(self) -> None:
-        """SIGKILL (also when frozen) and wait."""
+        """SIGKILL (even when frozen); then waits."""
         self.signal(signal.SIGKILL)
         self._process.wait()
 
@@ -87,11 +99,47 @@ class ChildProcess:
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
 
 
-def free_port() -> int:
-    """A loopback port nobody listens on, below the range from which the kernel takes ports for outgoing connections.
+def completed(words: Sequence[str | Path], timeout: float = 120.0) -> subprocess.CompletedProcess[str]:
+    """A command of kafka-mesh that has ended: exit code, standard output and errors. Raises AssertionError after
+    `timeout` seconds."""
+    with tempfile.TemporaryDirectory() as folder:
+        output, errors = Path(folder, "output"), Path(folder, "errors")
+        process = ChildProcess(words, log=errors, stdout=output)
+        try:
+            code = process.wait(timeout)
+        finally:
+            process.kill()
+        return subprocess.CompletedProcess(list(words), code, output.read_text(), errors.read_text())
 
-    So it is still free when a killed server is started again on it. And it is this process's until that ends: a broker
-    takes seconds until it listens, in which another test process would find the same port free.
+
+def _started(
+    words: Sequence[str], environment: Mapping[str, str], output: BinaryIO, errors: BinaryIO
+) -> subprocess.Popen[bytes] | ForkedProcess:
+    if _OF_PYTEST in os.environ and Path(words[0]) == _PROGRAM:
+        starter = _starter()
+        if starter.serves(environment):
+            return starter.start(words[1:], environment, output.fileno(), errors.fileno())
+    return subprocess.Popen(
+        words,
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=errors,
+        env=environment,
+        start_new_session=True,
+        preexec_fn=_die_with_parent,
+    )
+
+
+@cache
+def _starter() -> Starter:
+    return Starter({**os.environ, **_without_hypothesis("kafka-mesh")})
+
+
+def free_port() -> int:
+    """A free loopback port below the range from which the kernel takes ports for outgoing connections.
+
+    So it is still free when a killed server starts on it again. It belongs to this process until the process ends: a
+    broker takes seconds until it listens, and meanwhile another test process would find the same port free.
     """
     with _PORTS_LOCK:
         while True:
@@ -102,7 +150,7 @@ def free_port() -> int:
 
 
 def free_ports(count: int) -> range:
-    """So many of them, one behind the other."""
+    """This many neighbouring ports."""
     with _PORTS_LOCK:
         while True:
             first = random.SystemRandom().randrange(20_000, 32_000 - count)
@@ -113,8 +161,8 @@ def free_ports(count: int) -> range:
 
 
 def _reserve(port: int) -> bool:
-    """Makes it ours, if it is nobody's: a lock on the byte of that number of a file that all test processes have, which
-    ends with the process."""
+    """Reserves a free port: a lock on the byte of that number in a file of all test processes, which ends with the
+    process."""
     global _PORTS_FILE
     if _PORTS_FILE is None:
         path = Path(tempfile.gettempdir(), f"kafka-mesh-ports-{os.getuid()}")
@@ -137,7 +185,8 @@ def _is_free(port: int) -> bool:
 
 
 def eventually(what: str, probe: Callable[[], Value | None], *, timeout: float = 60.0, interval: float = 0.05) -> Value:
-    """The first value of `probe` that is true; AssertionError naming `what` and the last value after `timeout`."""
+    """The first value of `probe` that is true; after `timeout` it raises AssertionError with `what` and the last
+    value."""
     deadline = time.monotonic() + timeout
     while True:
         value = probe()

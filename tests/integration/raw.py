@@ -1,4 +1,4 @@
-"""Requests and answers as bytes, with nothing of a client in between."""
+"""Requests and answers as bytes, without a client."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _LIMIT = 2**26
 
 @dataclass(frozen=True, slots=True, order=True)
 class Endpoint:
-    """Where one connects to."""
+    """An address to connect to."""
 
     host: str
     port: int
 
     @classmethod
     def of(cls, address: str) -> Endpoint:
-        """Of `host:port`."""
+        """The endpoint of `host:port`."""
         host, _, port = address.rpartition(":")
         return cls(host, int(port))
 
@@ -37,22 +37,22 @@ class RawConnection:
         self._splitter = FrameSplitter(_LIMIT)
         self._answers: list[bytes] = []
         self.was_reset = False
-        """Whether the connection that was closed last ended with a reset."""
+        """True if the last closed connection ended with a reset."""
 
     def ask(self, request: bytes) -> bytes | None:
-        """The answer to a request without its frame length; None when the connection is closed instead."""
+        """The answer to a request without its frame length; None if the connection is closed instead."""
         self.tell(frame(request))
         return self.answer()
 
     def tell(self, frames: bytes) -> None:
-        """Requests, on the connection that is there or on a new one."""
+        """Sends requests, on the existing connection or on a new one."""
         if self._socket is None:
             self._socket = socket.create_connection((self._endpoint.host, self._endpoint.port), timeout=30)
             self._splitter, self._answers = FrameSplitter(_LIMIT), []
         self._socket.sendall(frames)
 
     def answer(self) -> bytes | None:
-        """The next one to what was told, without its frame length; None when the connection is closed instead."""
+        """The next answer without its frame length; None if the connection is closed instead."""
         while not self._answers:
             data = self._received()
             if not data:

@@ -1,4 +1,5 @@
-"""Records with a unique id, of every shape Kafka allows, and the independent account of where each of them ended."""
+"""Records with a unique id, of every shape that Kafka allows, and the independent account of where each of them
+ended."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ _HEADERS: tuple[Headers, ...] = (
 
 
 class View(Enum):
-    """How much of a record a client shows."""
+    """The parts of a record that a client shows."""
 
     WHOLE = "all of it"
     KCAT = "no type of the timestamp, and of a header what is before its first NUL"
@@ -60,7 +61,7 @@ class Record:
         return text.partition(b"|")[0].decode()
 
     def fingerprint(self, view: View) -> str:
-        """A hash of what that view shows."""
+        """A hash of the parts that a view shows."""
         match view:
             case View.WHOLE:
                 seen: object = (self.key, self.value, self.headers, self.timestamp, self.timestamp_type)
@@ -76,7 +77,7 @@ class Record:
 
 
 def varied_record(identity: str, number: int) -> Record:
-    """The record number `number` of a feed: the shapes of keys, headers and values go round at different periods."""
+    """The record number `number` of a feed: the shapes of keys, headers and values repeat with different periods."""
     headers = _HEADERS[number // len(CODECS) % len(_HEADERS)]
     timestamp = EPOCH + 7 * number
     if number % 11 == 10:
@@ -98,7 +99,7 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """A record as a member got it: its id, what the member saw of it, and the (virtual) offset."""
+    """A record as a member got it: its id, the parts that the member saw, and the (virtual) offset."""
 
     id: str
     view: View
@@ -110,7 +111,7 @@ class Delivery:
 
 @dataclass(slots=True)
 class Account:
-    """What became of the stored records. All empty: each was delivered once, as it is stored."""
+    """The fate of the stored records. If all fields are empty, each was delivered once, as it is stored."""
 
     stored: int
     delivered: int
@@ -120,11 +121,11 @@ class Account:
     twice: dict[str, list[Delivery]] = field(default_factory=dict)
 
     def assert_nothing_lost_or_altered(self) -> None:
-        """Duplicates are left to the test to judge."""
+        """The test itself judges duplicates."""
         assert not (self.lost or self.unknown or self.altered), str(self)
 
     def assert_each_once(self) -> None:
-        """Nothing lost, nothing altered, nothing twice."""
+        """Asserts that no record is lost, altered or delivered twice."""
         assert not (self.lost or self.unknown or self.altered or self.twice), str(self)
 
     def __str__(self) -> str:
@@ -141,7 +142,7 @@ class Account:
 
 
 def account(stored: Mapping[str, Stored], deliveries: Iterable[Delivery]) -> Account:
-    """Compare what members got with what is stored."""
+    """Compares the members' deliveries with the stored records."""
     by_id: dict[str, list[Delivery]] = {}
     for delivery in deliveries:
         by_id.setdefault(delivery.id, []).append(delivery)
@@ -158,7 +159,7 @@ def account(stored: Mapping[str, Stored], deliveries: Iterable[Delivery]) -> Acc
 
 
 def jain_index(shares: Iterable[int]) -> float:
-    """Jain's fairness index: 1 when all shares are equal, 1/n when one has all."""
+    """Jain's fairness index: 1 if all shares are equal, 1/n if one has all."""
     values = list(shares)
     return sum(values) ** 2 / (len(values) * sum(value * value for value in values)) if any(values) else 0.0
 

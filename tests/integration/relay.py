@@ -1,4 +1,4 @@
-"""A TCP relay whose connections a test can cut or slow down, while both ends go on."""
+"""A TCP relay. A test can cut its connections, or slow them down, while both ends go on."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _RESET = struct.pack("ii", 1, 0)  # SO_LINGER: with a timeout of 0, close() send
 
 
 class Relay:
-    """Listens on an address of its own for each one it is asked to stand in for. It runs in a thread."""
+    """A thread that listens on a new address for each address that it stands in front of."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
@@ -37,11 +37,11 @@ class Relay:
         return f"{host}:{own}"
 
     def slow(self, bytes_per_second: float | None) -> None:
-        """Let each connection carry no more than that, each way; None for as fast as it goes."""
+        """Limits each connection to this rate, each way; None for no limit."""
         self._rate = bytes_per_second
 
     def cut(self) -> int:
-        """Reset all connections, both ways; how many there were."""
+        """Resets all connections, both ways; returns their number."""
 
         async def reset() -> int:
             count = len(self._open) // 2
@@ -55,7 +55,7 @@ class Relay:
         return asyncio.run_coroutine_threadsafe(reset(), self._loop).result(10)
 
     def close(self) -> None:
-        """Cut everything, and listen no more."""
+        """Cuts everything, and stops listening."""
         self.cut()
 
         async def end() -> None:
@@ -85,7 +85,7 @@ class Relay:
         try:
             while data := await reader.read(_CHUNK if self._rate is None else _SLOW_CHUNK):
                 if (rate := self._rate) is not None:
-                    await asyncio.sleep(len(data) / rate)  # the rate is the subject
+                    await asyncio.sleep(len(data) / rate)  # sleeping sets the rate, which matters here
                 writer.write(data)
                 await writer.drain()
         except OSError:

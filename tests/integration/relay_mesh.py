@@ -27,9 +27,9 @@ class RelayMesh(MeshProcess):
         interceptors: Sequence[Mapping[str, Any]] = (),
         process: Mapping[str, object] = MappingProxyType({}),
     ) -> None:
-        """cluster: its bootstrap servers. nodes: ids that are declared. relay, listener, upstream: further keys of the
-        target, the virtual cluster and the cluster. room: how many more nodes may be declared later.
-        interceptors: all of them see the records of its clients. process: further keys of the file."""
+        """cluster: its bootstrap servers. nodes: the declared ids. relay, listener, upstream: further keys of the
+        target, the virtual cluster and the cluster. room: how many more nodes a test may declare later. interceptors:
+        all of them see the records of its clients. process: further keys of the file."""
         self._cluster = {"name": "eu", "bootstrap_servers": cluster, **upstream}
         self._ports = free_ports(len(nodes) + room)
         self.bootstrap_servers = f"127.0.0.1:{free_port()}"
@@ -41,12 +41,17 @@ class RelayMesh(MeshProcess):
         super().__init__(folder, name, self._configuration(nodes))
 
     def address_of(self, node: int) -> str:
-        """Where clients reach it."""
+        """The address at which clients reach a node."""
         return f"127.0.0.1:{self._ports[self.nodes.index(node)]}"
 
     def declare(self, nodes: Collection[int]) -> str:
-        """These, too, while it runs; what the command says of it."""
+        """Declares these nodes, too, while it runs; returns the output of the command."""
         self.nodes += nodes
+        return self.reload(self._configuration(self.nodes))
+
+    def listen(self, listener: Mapping[str, object]) -> str:
+        """Uses these keys of the virtual cluster from now on, in place of others; returns the output of the command."""
+        self._listener = listener
         return self.reload(self._configuration(self.nodes))
 
     def _configuration(self, nodes: Sequence[int]) -> Mapping[str, object]:

@@ -1,4 +1,4 @@
-"""A share consumer (KIP-932) in a process of its own: confluent-kafka, and a JSON line for whatever happens.
+"""A share consumer (KIP-932) in a separate process: confluent-kafka, and a JSON line for each thing that happens.
 
 `python -m tests.integration.share_consumer OPTIONS`, where OPTIONS is the JSON of `ShareOptions`. SIGTERM closes it.
 """
@@ -23,11 +23,11 @@ from tests.integration.records import Record, View
 
 @dataclass(frozen=True, slots=True)
 class ShareOptions:
-    """What the consumer does.
+    """Tells the consumer what to do.
 
     acknowledge: `implicit` leaves it to the next poll; `sync` accepts each record by itself, and commits after each
-    poll; `hold` does neither, ever. releases: so many records are released at their first delivery, one of ten.
-    rejects: records of which this is the beginning of the id. dies_of: the id of a record that kills it.
+    poll; `hold` never acknowledges. releases: how many records to release at their first delivery, one of ten. rejects:
+    the beginning of the ids of records to reject. dies_of: the id of a record that kills it.
     """
 
     bootstrap_servers: str
@@ -41,7 +41,7 @@ class ShareOptions:
     properties: Mapping[str, str | int | float] = field(default_factory=dict)
 
     def to_json(self) -> str:
-        """What the process takes as its argument."""
+        """The argument of the process."""
         return json.dumps(asdict(self))
 
 
@@ -83,7 +83,7 @@ class Run:
         self._stopped = True
 
     def _wait(self) -> None:
-        """It neither polls nor ends."""
+        """Waits without polling or ending."""
         while not self._stopped:
             time.sleep(0.05)
 
@@ -110,7 +110,7 @@ class Run:
             consumer.acknowledge(message, kind)
         if options.seconds_per_record:
             sys.stdout.flush()
-            time.sleep(options.seconds_per_record)  # the work
+            time.sleep(options.seconds_per_record)  # stands for work
 
     def _commit(self, consumer: ShareConsumer) -> None:
         try:

@@ -1,4 +1,4 @@
-"""Unmodified share consumers as processes of their own, and what they report: confluent-kafka, Kafka's Java client."""
+"""Unmodified share consumers as separate processes, and their reports: confluent-kafka, Kafka's Java client."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.integration.bench import Bench
+from tests.integration.jars import kafka_jars
 from tests.integration.kafka import KafkaCluster
 from tests.integration.members import Member
 from tests.integration.records import Delivery, View
@@ -15,8 +16,8 @@ from tests.integration.share_consumer import ShareOptions
 
 
 class ShareMember(Member):
-    """`tests.integration.share_consumer`. accepted: what it was told is acknowledged; released: what of that it gave
-    back. Both by partition and offset."""
+    """Runs `tests.integration.share_consumer`. accepted: records whose acknowledgement was confirmed; released: those
+    of them that it gave back. Both by partition and offset."""
 
     def __init__(self, name: str, options: ShareOptions, folder: Path) -> None:
         command = [sys.executable, "-m", "tests.integration.share_consumer", options.to_json()]
@@ -27,7 +28,7 @@ class ShareMember(Member):
 
     @property
     def accepted(self) -> set[tuple[int, int]]:
-        """What it accepted, and was told so."""
+        """Its accepted records whose acknowledgement was answered."""
         self._catch_up()
         return self.acknowledged - self.released
 
@@ -57,14 +58,18 @@ class JavaShareMember(Member):
     _clean_exits = frozenset({0, 143})
 
     def __init__(
-        self, name: str, kafka: KafkaCluster, bootstrap_servers: str, group: str, topic: str, folder: Path
+        self, name: str, kafka: KafkaCluster, bootstrap_servers: str, group: str, topic: str, folder: Path, clients: str
     ) -> None:
-        """kafka: whose jars to use."""
+        """kafka: the one whose jars to use, behind those of `clients`; "" for none."""
         arguments = (
             *("--bootstrap-server", bootstrap_servers, "--group-id", group, "--topic", topic),
             *("--acknowledgement-mode", "sync", "--verbose"),
         )
-        super().__init__(name, kafka.java("org.apache.kafka.tools.VerifiableShareConsumer", *arguments), folder)
+        command = kafka.java("org.apache.kafka.tools.VerifiableShareConsumer", *arguments)
+        if clients:
+            path = command.index("-cp") + 1
+            command[path] = f"{kafka_jars(clients)}/*:{command[path]}"
+        super().__init__(name, command, folder)
 
     def _parse(self, data: bytes) -> int:
         whole = data.rfind(b"\n") + 1
@@ -80,16 +85,16 @@ class JavaShareMember(Member):
 
 
 class ShareBench(Bench):
-    """With share members."""
+    """A bench with share members."""
 
     def share(self, name: str, **options: Any) -> ShareMember:
-        """Start a share consumer of confluent-kafka on the mesh; options: of ShareOptions."""
+        """Starts a share consumer of confluent-kafka on the mesh; options: of ShareOptions."""
         chosen = ShareOptions(
             self.mesh.bootstrap_servers, self.group, self.topic, properties={"client.id": name}, **options
         )
         return self._joined(ShareMember(name, chosen, self._folder))
 
-    def java_share(self, name: str) -> JavaShareMember:
-        """Start a VerifiableShareConsumer on the mesh."""
+    def java_share(self, name: str, clients: str = "") -> JavaShareMember:
+        """Starts a VerifiableShareConsumer on the mesh; clients: the jars of kafka-clients, if not the usual ones."""
         kafka, address = self.clusters[0], self.mesh.bootstrap_servers
-        return self._joined(JavaShareMember(name, kafka, address, self.group, self.topic, self._folder))
+        return self._joined(JavaShareMember(name, kafka, address, self.group, self.topic, self._folder, clients))

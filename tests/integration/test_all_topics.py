@@ -1,4 +1,4 @@
-"""What librdkafka finds when it asks for all topics: lists of them, and subscriptions by regular expression."""
+"""The topics that librdkafka finds when it asks for all: in lists, and in subscriptions by regular expression."""
 
 from __future__ import annotations
 

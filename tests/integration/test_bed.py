@@ -30,6 +30,17 @@ def test_killed_broker_comes_back_with_its_topics(kafka_pair: tuple[KafkaCluster
     assert len(us.admin().list_topics("bed-kill", timeout=5).topics["bed-kill"].partitions) == 2
 
 
+def test_a_test_leaves_clusters_dead_and_frozen(kafka_pair: tuple[KafkaCluster, KafkaCluster]) -> None:
+    eu, us = kafka_pair
+    eu.freeze()
+    us.kill()
+
+
+def test_the_next_test_finds_them_running(kafka_pair: tuple[KafkaCluster, KafkaCluster]) -> None:
+    for cluster in kafka_pair:
+        assert cluster.admin().list_topics(timeout=10).brokers
+
+
 def test_frozen_broker_hangs_until_thawed(kafka: KafkaCluster) -> None:
     admin = kafka.admin()
     kafka.freeze()

@@ -1,4 +1,4 @@
-"""Feed, reader and members against plain Kafka: what the acceptance tests measure with must itself be right."""
+"""Feed, reader and members against plain Kafka: the tools of the acceptance tests must themselves be right."""
 
 from __future__ import annotations
 

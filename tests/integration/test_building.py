@@ -29,7 +29,7 @@ def test_a_build_that_fails_leaves_nothing(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_who_is_second_takes_what_the_first_has_built(tmp_path: Path) -> None:
+def test_the_second_process_takes_what_the_first_has_built(tmp_path: Path) -> None:
     target = tmp_path / "it"
 
     def first(folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""Members, the mesh, and brokers are killed with -9: nothing is lost, and nothing that was committed comes again."""
+"""Members, the mesh, and brokers are killed with -9: no record is lost, and no committed record comes again."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.integration.processes import eventually
 
 
 def test_killed_member(bench: Bench) -> None:
-    """It never commits, so the others must get every record, whatever it had seen before."""
+    """It never commits, so the others must get every record."""
     mesh = bench.start_mesh()
     doomed = bench.confluent("doomed", commit="none")
     others = [bench.confluent("other-1", commit="sync"), bench.java("other-2")]
@@ -31,7 +31,7 @@ def test_killed_member(bench: Bench) -> None:
 
 
 def until_it_goes_on(bench: Bench, member: Member, shown: int) -> None:
-    """Feeds until it has shown more: it may rest before it connects again, and others take what there is meanwhile."""
+    """Feeds until it has shown more: it may rest before it reconnects, and others get records meanwhile."""
 
     def goes_on() -> bool:
         member.assert_running()
@@ -43,7 +43,7 @@ def until_it_goes_on(bench: Bench, member: Member, shown: int) -> None:
 
 
 def kill_with_a_commit_in_flight(mesh: Mesh, cluster: KafkaCluster) -> None:
-    """Its broker, which is the group's coordinator, hangs, so that no commit there ends before the mesh does."""
+    """The broker that coordinates its group hangs, so no commit there ends before the mesh does."""
     cluster.freeze()
     try:
         eventually("a commit is in flight", lambda: mesh.metric("kafka_mesh_waiting_commits") >= 1, interval=0.01)
@@ -121,7 +121,7 @@ def test_terminated_mesh(bench: Bench) -> None:
 
 @pytest.mark.timeout(240)
 def test_killed_broker_of_many_partitions(bench: Bench) -> None:
-    """Two requests share the partitions of a broker, with as many that hold more (decision 0059)."""
+    """Two requests share the partitions of a broker, and each may carry many (decision 0059)."""
     for cluster in bench.clusters:
         cluster.grow_topic(bench.topic, MANY + 4)
     bench.feed(30_000)
@@ -139,8 +139,8 @@ def test_killed_broker_of_many_partitions(bench: Bench) -> None:
 
 @pytest.mark.timeout(240)
 def test_killed_mesh_with_acknowledgements_out_of_order(bench: Bench) -> None:
-    """One member holds the first records while another goes through the rest and commits. What that one was answered
-    for stands above the committed offsets, and does not come again."""
+    """One member holds the first records while another processes the rest and commits. Its answered commits are above
+    the committed offsets, and do not come again."""
     mesh = bench.start_mesh()
     holder = bench.confluent("holder", commit="none")
     holder.until_assigned()

@@ -93,7 +93,7 @@ def test_dead_letters_go_back_once(kafka_pair: tuple[KafkaCluster, KafkaCluster]
 
 
 class Interrupted:
-    """A producer whose user presses ^C before the transaction is committed."""
+    """A producer whose user presses ^C before it commits the transaction."""
 
     def __init__(self, producer: Producer) -> None:
         self._producer = producer

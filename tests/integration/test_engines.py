@@ -1,4 +1,4 @@
-"""Which engine carries the records, and that the raw one leaves every byte of a batch as its broker has it."""
+"""The engine that carries the records; the raw engine leaves every byte of a batch as its broker has it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from mesh.records.batch import Batch
+from mesh.records.batch import RecordBatch
 from mesh.records.runs import rebase
 from mesh.records.spans import CommitPosition
 from mesh.upstream.engine import Truncated
@@ -35,11 +35,11 @@ def produce_with_all_codecs(bootstrap_servers: str, topic: str) -> None:
         assert producer.flush(30) == 0
 
 
-async def fetch_all(bootstrap_servers: str, topic: str, records: int) -> list[Batch]:
+async def fetch_all(bootstrap_servers: str, topic: str, records: int) -> list[RecordBatch]:
     """Every batch of partition 0, as a consumer without a group gets them."""
     host, _, port = bootstrap_servers.partition(":")
     link = BrokerLink(host, int(port), ConnectionSettings())
-    batches: list[Batch] = []
+    batches: list[RecordBatch] = []
     offset = 0
     async with asyncio.timeout(60):
         while sum(batch.record_count for batch in batches) < records:
@@ -60,7 +60,7 @@ async def fetch_all(bootstrap_servers: str, topic: str, records: int) -> list[Ba
 
 
 def test_the_leader_epoch_of_what_was_acknowledged_is_stored_and_looked_at(kafka: KafkaCluster) -> None:
-    """Kafka keeps the epoch with the commit, and says where it ends: here where the log does."""
+    """Kafka keeps the epoch with the commit, and reports where it ends: here at the end of the log."""
     topic, group = new_name("epochs"), new_name("group")
     kafka.create_topic(topic, 1)
     produce(kafka.bootstrap_servers, topic, 10)
@@ -92,8 +92,8 @@ def committed(kafka: KafkaCluster, group: str, topic: str) -> list[TopicPartitio
         consumer.close()
 
 
-def content(batch: Batch) -> bytes:
-    """All of it but the base offset and the leader epoch."""
+def content(batch: RecordBatch) -> bytes:
+    """All bytes but the base offset and the leader epoch."""
     rebase(batch, 0)
     return bytes(batch.data)
 
@@ -102,7 +102,7 @@ def content(batch: Batch) -> bytes:
 def test_the_engine_that_is_configured_carries_the_bytes(
     kafka: KafkaCluster, tmp_path: Path, configured: Mapping[str, str], engine: str
 ) -> None:
-    """Without a word about it, batches pass undecoded."""
+    """By default, batches pass undecoded."""
     topic = f"carried-{engine}"
     kafka.create_topic(topic, 1)
     produce_with_all_codecs(kafka.bootstrap_servers, topic)

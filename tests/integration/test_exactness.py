@@ -1,4 +1,4 @@
-"""Keys, values, headers and timestamps arrive as they are stored, whatever their shape and codec."""
+"""Keys, values, headers and timestamps of every shape and codec arrive as they are stored."""
 
 from __future__ import annotations
 

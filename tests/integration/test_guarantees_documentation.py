@@ -1,4 +1,4 @@
-"""docs/guarantees.md promises nothing without a test that exists."""
+"""Each promise of docs/guarantees.md names a test that exists."""
 
 from __future__ import annotations
 

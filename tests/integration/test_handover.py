@@ -1,4 +1,4 @@
-"""Two processes in one pool: partitions move between them under load, and one of them goes, in every way there is."""
+"""Two processes in one pool: partitions move between them under load, and one of them leaves, in every possible way."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.integration.moments import Moment
 from tests.integration.processes import eventually
 
 NO_IDENTITY: Mapping[str, object] = {}
-"""Without `process_id` a process that is gone is found out after 10 s."""
+"""Without `process_id`, a dead process is noticed after 10 s."""
 PATIENT = {"reconnect.backoff.max.ms": 500}
 
 pytestmark = [
@@ -28,7 +28,7 @@ def start(bench: Bench, name: str, engine: str) -> Mesh:
 
 
 def two(bench: Bench, engine: str) -> tuple[Mesh, Mesh]:
-    """Two meshes, two members each, of which one is slow: there is always something un-acknowledged."""
+    """Two meshes with two members each. One of them is slow, so some records are always unacknowledged."""
     meshes = []
     for name in ("one", "two"):
         meshes.append(start(bench, name, engine))
@@ -42,7 +42,7 @@ def two(bench: Bench, engine: str) -> tuple[Mesh, Mesh]:
 
 
 def until_all_go_on(bench: Bench, members: tuple[str, ...]) -> None:
-    """Each of them shows something it has not shown yet."""
+    """Each of them shows a record that it has not shown yet."""
     chosen = [member for member in bench.members if member.name in members]
     shown = {member.name: len(member.deliveries) for member in chosen}
     eventually(
@@ -53,7 +53,7 @@ def until_all_go_on(bench: Bench, members: tuple[str, ...]) -> None:
 
 
 def test_one_is_stopped_and_comes_back(bench: Bench, engine: str) -> None:
-    """Whoever commits in time loses nothing by it and gets nothing twice."""
+    """A member that commits in time loses no records and gets none twice."""
     one, two_ = two(bench, engine)
     with bench.feeding_throughout(rate=300):
         until_all_go_on(bench, ("one-quick", "one-slow", "two-quick", "two-slow"))
@@ -86,8 +86,8 @@ def test_one_is_killed(bench: Bench, engine: str) -> None:
 
 
 def test_a_zombie_changes_nothing(bench: Bench, engine: str) -> None:
-    """One is frozen for so long that its partitions go to the other, and wakes up with members that hold records of
-    them, and with commits under way."""
+    """One process is frozen for so long that its partitions go to the other; it wakes up with members that hold records
+    of them, and with commits in flight."""
     _, two_ = two(bench, engine)
     with bench.feeding_throughout(rate=300):
         until_all_go_on(bench, ("one-quick", "one-slow", "two-quick", "two-slow"))

@@ -1,4 +1,4 @@
-"""Interceptors in a relay of a real broker: what producers are told, what consumers see, and what passes in bytes."""
+"""Interceptors in a relay of a real broker: answers to producers, records of consumers, and bytes that pass."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def mesh(cluster: KafkaCluster, tmp_path_factory: pytest.TempPathFactory) -> Ite
 def produce(
     address: str, topic: str, records: Sequence[tuple[bytes, Sequence[tuple[str, bytes]]]], **properties: object
 ) -> list[KafkaError | None]:
-    """Values with headers; the error of each record."""
+    """Produces values with headers; returns the error of each record."""
     producer = Producer({"bootstrap.servers": address, "linger.ms": 50, "client.id": "writer", **properties})
     errors: list[KafkaError | None] = []
     for value, headers in records:
@@ -188,7 +188,7 @@ def test_aborted_records_are_not_shown(cluster: KafkaCluster, mesh: RelayMesh) -
     producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": "aborted"})
     producer.init_transactions(30)
     producer.begin_transaction()
-    producer.produce(topic, b"no JSON", partition=0)  # the interceptor would fail
+    producer.produce(topic, b"no JSON", partition=0)  # so that the interceptor would fail
     producer.flush(30)
     producer.abort_transaction(30)
     assert produce(cluster.bootstrap_servers, topic, cards(1)) == [None]

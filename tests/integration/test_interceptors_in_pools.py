@@ -1,5 +1,5 @@
-"""Interceptors in a pool of a real broker, with either engine: what members get, what counts as acknowledged, and that
-a partition whose interceptor fails stands alone."""
+"""Interceptors in a pool of a real broker, with either engine: members' records, acknowledgements, and a failing
+interceptor that stops only its partition."""
 
 from __future__ import annotations
 
@@ -23,6 +23,8 @@ from tests.integration.test_interceptors import CODECS, cards, produce, read
 from tests.runtime.interception.installing import install
 from tests.runtime.interception.misbehaving import Misbehaving
 
+DEEP = [pytest.mark.long, pytest.mark.deep]
+
 pytestmark = [
     pytest.mark.kafka,
     pytest.mark.skipif(bool(missing_programs()), reason="a real Apache Kafka needs Java 17 and Maven"),
@@ -41,7 +43,7 @@ Start = Callable[..., "PoolMesh"]
 
 
 class PoolMesh(MeshProcess):
-    """A pool of one cluster, whose topics are called as there."""
+    """A pool of one cluster, whose topics keep their names."""
 
     def __init__(
         self,
@@ -77,7 +79,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
     cluster.kill()
 
 
-@pytest.fixture(params=["raw", "librdkafka"])
+@pytest.fixture(params=["raw", pytest.param("librdkafka", marks=DEEP)])
 def start(cluster: KafkaCluster, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Start]:
     meshes: list[PoolMesh] = []
 
@@ -95,7 +97,7 @@ def name_of(request: pytest.FixtureRequest) -> str:
 
 
 class Member:
-    """A member of a group. got: the values of what it was given."""
+    """A member of a group. got: the values of its records."""
 
     def __init__(self, mesh: PoolMesh, group: str, *topics: str) -> None:
         own = {"bootstrap.servers": mesh.bootstrap_servers, "group.id": group, "auto.offset.reset": "earliest"}
@@ -113,8 +115,8 @@ class Member:
         eventually("the records", more, timeout=60)
 
     def dies_of(self, value: bytes) -> bool:
-        """Takes records one after the other, and commits each, until it leaves with this one in its hands; False: it
-        has not come."""
+        """Reads records one after the other, and commits each, until it leaves with this one in its hands; False: the
+        record has not come."""
         for _ in range(100):
             message = self._consumer.poll(1.0)
             if message is None:
@@ -141,6 +143,7 @@ def committed(cluster: KafkaCluster, group: str, topic: str) -> int:
     return found.offset or -1
 
 
+@pytest.mark.parametrize("start", ["raw", "librdkafka"], indirect=True)
 def test_members_get_what_interceptors_make_of_it(
     cluster: KafkaCluster, start: Start, request: pytest.FixtureRequest
 ) -> None:
@@ -273,7 +276,7 @@ def test_share_members_get_the_same(cluster: KafkaCluster, start: Start, request
         return len(got) >= 50
 
     eventually("the records", more, timeout=60)
-    # The next poll accepts what the one before has brought.
+    # The next poll accepts the records of the last one.
     eventually("all is committed", lambda: more() and committed(cluster, topic, topic) == 100, timeout=60)
     consumer.close()
     assert sorted(filter(None, got)) == sorted([b'{"at":"eu-%d","card":"****"}' % at for at in range(10)] * len(CODECS))

@@ -1,5 +1,5 @@
-"""What passes on the wire, byte for byte: nothing that is masked reaches a consumer in clear, and nothing that is
-encrypted a broker, with any codec, also while the processes are killed that mask and encrypt."""
+"""The bytes on the wire: no masked value reaches a consumer in clear, and no encrypted value a broker, with any codec,
+even while the processes that mask and encrypt are killed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.integration.capture import Capture, batches_in
 from tests.integration.interceptor_workers import kill_workers
 from tests.integration.jars import kafka_jars, missing_programs
 from tests.integration.kafka import KafkaCluster
-from tests.integration.processes import eventually, free_port
+from tests.integration.processes import ChildProcess, eventually, free_port
 from tests.integration.relay_mesh import RelayMesh
 from tests.integration.test_interceptors import CODECS, produce, read
 
@@ -31,7 +31,7 @@ ROUNDS, COUNT = 4, 50
 """In each round all workers are killed."""
 QUICK_AND_LONG = [pytest.param(each, marks=() if each == "zstd" else pytest.mark.long) for each in CODECS]
 MESH, CLIENTS = "127.0.0.2", "127.0.0.1"
-"""The mesh listens on one address of this machine, and is said to be at the other one, where the capture is."""
+"""The mesh listens on one address of this machine, and advertises another one, at which the capture listens."""
 
 
 def values(begin: int) -> list[bytes]:
@@ -40,7 +40,7 @@ def values(begin: int) -> list[bytes]:
 
 @pytest.fixture(scope="module")
 def behind() -> Iterator[Capture]:
-    """Between the mesh and the broker."""
+    """The capture between the mesh and the broker."""
     capture = Capture()
     yield capture
     capture.close()
@@ -48,18 +48,29 @@ def behind() -> Iterator[Capture]:
 
 @pytest.fixture(scope="module")
 def in_front() -> Iterator[Capture]:
-    """Between clients and the mesh."""
+    """The capture between clients and the mesh."""
     capture = Capture()
     yield capture
     capture.close()
 
 
+class CapturedCluster(KafkaCluster):
+    """A cluster that advertises the address of a capture. It listens before the broker starts, for a client that waits
+    for the broker may connect there at once."""
+
+    def __init__(self, capture: Capture, folder: Path) -> None:
+        self._capture = capture
+        self._advertised = f"127.0.0.1:{free_port()}"
+        super().__init__("eu", kafka_jars(), folder, {"advertised.listeners": f"PLAINTEXT://{self._advertised}"})
+
+    def _start(self) -> ChildProcess:
+        self._capture.stand_at(self._advertised, self.bootstrap_servers)
+        return super()._start()
+
+
 @pytest.fixture(scope="module")
 def cluster(behind: Capture, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
-    said = f"127.0.0.1:{free_port()}"
-    more = {"advertised.listeners": f"PLAINTEXT://{said}"}
-    cluster = KafkaCluster("eu", kafka_jars(), tmp_path_factory.mktemp("kafka"), more)
-    behind.stand_at(said, cluster.bootstrap_servers)
+    cluster = CapturedCluster(behind, tmp_path_factory.mktemp("kafka"))
     yield cluster
     cluster.kill()
 
@@ -92,7 +103,7 @@ def mesh(cluster: KafkaCluster, in_front: Capture, tmp_path_factory: pytest.Temp
 
 
 class MovedMesh(RelayMesh):
-    """A relay that listens elsewhere than it says."""
+    """A relay that advertises another address than its own."""
 
     def __init__(self, folder: Path, cluster: str, interceptors: Sequence[Mapping[str, Any]]) -> None:
         super().__init__(folder, cluster, room=0, interceptors=interceptors)
@@ -112,7 +123,7 @@ def key_file(folder: Path) -> Path:
 
 
 def checked(capture: Capture, codec: str) -> None:
-    """It has carried records with this codec, and none in clear."""
+    """Asserts that it has carried records with this codec, and none in clear."""
     seen: set[int] = set()
     for stream in capture.streams():
         assert SECRET not in stream

@@ -43,7 +43,7 @@ class Bed:
         return mesh
 
     def restart(self) -> None:
-        """After kill -9."""
+        """Restarts the mesh after kill -9."""
         self.mesh.kill()
         self.mesh = self.start()
 
@@ -52,11 +52,11 @@ class Bed:
         return self._endpoint.admin_url
 
     def lag(self, group: str = GROUP) -> int | None:
-        """None while nothing is known of it."""
+        """The lag; None while it is unknown."""
         return self._endpoint.lag(group, TOPIC)
 
     def feed(self, count: int) -> None:
-        """So many records for each cluster."""
+        """Feeds this many records for each cluster."""
         for address in self.addresses.values():
             producer = Producer({"bootstrap.servers": address, "log_level": 0})
             for number in range(count):
@@ -70,7 +70,7 @@ class Bed:
             return json.load(answer)
 
     def lease(self, holder: str = "job", **body: object) -> Any:
-        """What there is, as soon as there is some."""
+        """Leases all available records, as soon as there are some."""
         return eventually(
             "there is something to lease",
             lambda: (lease := self.ask("/leases", holder, topics=[TOPIC], wait=20.0, **body))["ranges"] and lease,

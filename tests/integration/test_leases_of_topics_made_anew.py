@@ -1,4 +1,4 @@
-"""A lease means the records that it was granted, and no others that come to have their numbers; on a real broker."""
+"""A lease covers only the records that it was granted, and no later records with the same offsets; on a real broker."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.integration.processes import eventually
 from tests.upstream.harness import new_name, produce
 
 BEFORE, AFTER = 1_000, 50
-ANEW = "an upstream partition begins anew"
+ANEW = "upstream partition reset"
 
 
 class Bed:
@@ -30,7 +30,7 @@ class Bed:
         self.holder = Holder(self.mesh, self.group, self.topic)
 
     def make_anew(self) -> None:
-        """Under the old name, with other records."""
+        """Creates the topic again under its name, with other records."""
         self.kafka.delete_topic(self.topic)
         self.kafka.create_topic(self.topic, 1)
         produce(self.kafka.bootstrap_servers, self.topic, AFTER)
@@ -40,7 +40,7 @@ class Bed:
         return sum(each["event"] == ANEW for each in self.mesh.log_entries())
 
     def records_of_a_member(self) -> list[bytes | None]:
-        """Until it has the new ones; what it has, it commits."""
+        """Polls until the member has the new records; it commits what it gets."""
         consumer = Consumer(
             {
                 "bootstrap.servers": self.mesh.bootstrap_servers,
@@ -71,7 +71,7 @@ def bed(kafka: KafkaCluster, tmp_path: Path) -> Iterator[Bed]:
     bed.mesh.kill()
 
 
-def test_what_was_leased_of_a_topic_that_was_made_anew_is_lost_and_members_have_the_new_records(bed: Bed) -> None:
+def test_what_was_leased_of_a_topic_that_was_created_again_is_lost_and_members_have_the_new_records(bed: Bed) -> None:
     lease = bed.holder.lease(BEFORE)
     assert spans(lease["ranges"]) == [(0, 0, BEFORE - 1)]
     bed.make_anew()

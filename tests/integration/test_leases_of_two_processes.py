@@ -1,4 +1,4 @@
-"""A lease whose partitions move to another process of the mesh while a query of Spark has it; on a real broker."""
+"""A lease of a Spark query whose partitions move to another process of the mesh meanwhile; on a real broker."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def leases_of(mesh: Mesh) -> list[dict[str, Any]]:
 
 
 def leased(client: Client, start: Offset) -> Offset:
-    """All there is."""
+    """Leases all available records."""
 
     def all_of_it() -> Offset | None:
         offset = client.lease(start, None)

@@ -1,4 +1,5 @@
-"""Moving a group onto the mesh and back is a change of one address; a position set by hand meanwhile is obeyed."""
+"""Moving a group onto the mesh and back is a change of one address; the mesh follows a position that was set
+meanwhile."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from tests.integration.records import account
 
 
 def test_onto_the_mesh_and_back(bench: Bench) -> None:
-    """The direct members stop with half of the records unread; what follows is read through the mesh, then directly."""
+    """The direct members stop with half of the records unread; later ones are read through the mesh, then directly."""
     bench.feed(6_000)
     for cluster in bench.clusters:
         direct = bench.confluent(
@@ -46,7 +47,7 @@ def test_onto_the_mesh_and_back(bench: Bench) -> None:
         (("--to-earliest",), ("--to-offset", "700"), "the mesh"),
         pytest.param(("--to-offset", "200"), ("--to-latest",), "its consumers", marks=pytest.mark.long),
         pytest.param(
-            ("--to-datetime", "2023-11-14T22:13:24.000"),  # the records say that they are of these seconds
+            ("--to-datetime", "2023-11-14T22:13:24.000"),  # the records have timestamps of these seconds
             ("--to-datetime", "2023-11-14T22:13:33.000"),
             "the mesh",
             marks=pytest.mark.long,
@@ -57,10 +58,10 @@ def test_onto_the_mesh_and_back(bench: Bench) -> None:
 def test_position_set_by_hand(
     bench: Bench, backwards: tuple[str, ...], forwards: tuple[str, ...], stops: Literal["the mesh", "its consumers"]
 ) -> None:
-    """With Kafka's own tool, while the mesh or at least the group's consumers are stopped: what lies behind it comes,
-    again or for the first time, and nothing else does."""
+    """With Kafka's own tool, while the mesh or at least the group's consumers are stopped: the records behind the
+    position come, again or for the first time, and no others."""
     eu, us = bench.clusters
-    bench.feed_as(has_gaps=backwards[0] != "--to-datetime")  # markers are of the time at which they were written
+    bench.feed_as(has_gaps=backwards[0] != "--to-datetime")  # markers have the time of their writing
     mesh = bench.start_mesh()
 
     def set_position(*position: str) -> None:
@@ -92,7 +93,7 @@ def test_position_set_by_hand(
 
 
 def assert_these_come(name: str, bench: Bench, expected: Collection[str]) -> None:
-    """A member of that name gets them, each once, and nothing else, until nothing is left."""
+    """Asserts that a member of that name gets them, each once, and no others, until none is left."""
     stored = {identity: each for identity, each in bench.stored().items() if identity in expected}
     member = bench.confluent(name, commit="sync")
     member.until_assigned()
@@ -102,7 +103,7 @@ def assert_these_come(name: str, bench: Bench, expected: Collection[str]) -> Non
 
 
 def behind_the_position(cluster: KafkaCluster, bench: Bench) -> set[str]:
-    """What its group has still to read there."""
+    """The records that its group has still to read there."""
     committed = cluster.committed(bench.group)
     return {
         identity

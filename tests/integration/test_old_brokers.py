@@ -1,4 +1,5 @@
-"""Two clusters of an earlier version of Kafka as one, read by one engine each: what docs/clients.md says of brokers."""
+"""Two clusters of an earlier version of Kafka as one, read by one engine each: the table of brokers in
+docs/clients.md."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ WITHOUT_ZSTD = ("0.11.0.3", "1.1.1", "2.0.1")
 WITHOUT_STATIC_MEMBERS = WITHOUT_ZSTD
 """KIP-345 came with 2.3, zstd with 2.1."""
 WITH_OLD_FORMATS = "2.8.2"
-"""The newest here in which a topic may still be told to store its records as before Kafka 0.11."""
+"""The newest version here whose topics may still use record formats from before Kafka 0.11."""
 OLD_FORMAT = {"message.format.version": "0.10.2"}
 ENGINES = {"eu": "raw", "us": "librdkafka"}
 PARTITIONS = 3
@@ -58,7 +59,7 @@ def bench(
 
 
 def abort(bench: Bench) -> None:
-    """A transaction of ten records in every partition of every cluster comes to nothing."""
+    """Aborts a transaction of ten records in every partition of every cluster."""
     for cluster in bench.clusters:
         properties = {"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": bench.topic}
         producer = Producer({**CLIENT_PROPERTIES, **properties})
@@ -80,7 +81,8 @@ def ends_of(cluster: KafkaCluster, topic: str) -> list[int]:
 
 
 def until_true_offsets_are_stored(bench: Bench) -> None:
-    """Everything delivered is committed upstream: behind the last record of each partition, up to its end."""
+    """Waits until all delivered records are committed upstream: behind the last record of each partition, up to its
+    end."""
     last: dict[tuple[str, int], int] = {}
     for each in bench.stored().values():
         place = each.cluster, each.partition
@@ -102,7 +104,7 @@ def until_true_offsets_are_stored(bench: Bench) -> None:
 
 
 def is_static(bench: Bench) -> bool:
-    """Whether the mesh, which has a process_id, is a static member of the upstream groups."""
+    """True if the mesh, which has a process_id, is a static member of the upstream groups."""
     found = []
     for cluster in bench.clusters:
         admin = cluster.admin()
@@ -166,7 +168,8 @@ def old_shape(identity: str, number: int) -> Record:
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("version", [WITH_OLD_FORMATS], indirect=True)
 def test_records_of_the_formats_before_0_11(bench: Bench) -> None:
-    """Of a topic that has been told to store new ones since: librdkafka reads those for the raw engine."""
+    """Such records of a topic that has been configured for the new format since: librdkafka reads them for the raw
+    engine."""
     bench.feed_as(codecs=CODECS[:-1], shape=old_shape, is_idempotent=False)
     for cluster in bench.clusters:
         cluster.create_topic(bench.topic, PARTITIONS, OLD_FORMAT)

@@ -25,7 +25,7 @@ def test_one_bad_record_among_ten_thousand(bench: Bench) -> None:
     running, started, deaths = [start(0), start(1)], 2, 0
 
     def is_given_up() -> bool:
-        """Supervises two processes, as whatever runs them in production does."""
+        """Supervises two processes, as a supervisor does in production."""
         nonlocal started, deaths
         for member in [each for each in running if each.process.exit_code is not None]:
             assert member.process.exit_code == DEAD

@@ -1,4 +1,4 @@
-"""A relay of one real broker: what clients see, and what happens when either end dies."""
+"""A relay of one real broker: the clients' view, and the death of either end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Who a client is at a relay: SASL that passes to the cluster, credentials of the mesh, and nodes by names in TLS."""
+"""The identity of a client at a relay: SASL that passes to the cluster, credentials of the mesh, and nodes by names in
+TLS."""
 
 from __future__ import annotations
 
@@ -65,7 +66,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[KafkaClu
 
 
 def outcome(address: str, topic: str, **properties: object) -> str:
-    """Of a record that is written there; "" for one that is stored."""
+    """The outcome of writing a record there; "" for success."""
     told: list[str] = []
     producer = Producer({"bootstrap.servers": address, "message.timeout.ms": 20_000, "log_level": 0, **properties})
     producer.produce(topic, b"x", partition=0, on_delivery=lambda error, _: told.append(error.name() if error else ""))
@@ -91,7 +92,7 @@ def test_the_cluster_authenticates_its_clients(secured: tuple[KafkaCluster, int]
 
 @pytest.mark.long
 def test_the_mesh_has_credentials_of_its_own(secured: tuple[KafkaCluster, int], tmp_path: Path) -> None:
-    """Sessions at the broker end after five seconds; a client notices nothing of that."""
+    """Sessions at the broker end after five seconds; a client does not notice."""
     cluster, port = secured
     relay = relay_of(port, tmp_path, {})
     try:
@@ -116,7 +117,7 @@ def test_the_mesh_has_credentials_of_its_own(secured: tuple[KafkaCluster, int], 
 
 
 def metadata(listen: str, name: str, authority: Authority) -> bytes:
-    """The answer to a Metadata request v1 of one who came by that name."""
+    """The answer to a Metadata request v1 of a client that connected under that name."""
     context = ssl.create_default_context(cafile=str(authority.certificate))
     context.check_hostname = False
     host, _, port = listen.rpartition(":")
@@ -151,7 +152,7 @@ def test_nodes_are_told_apart_by_their_names(secured: tuple[KafkaCluster, int], 
 
 @pytest.mark.long
 def test_tls_ends_here_and_sasl_passes(secured: tuple[KafkaCluster, int], tmp_path: Path) -> None:
-    """Of librdkafka and of Java's client, which are told the addresses of nodes, and come to those by TLS, too."""
+    """With librdkafka and Java's client. They get the addresses of nodes, and connect to those by TLS, too."""
     cluster, port = secured
     authority = Authority(tmp_path / "certificates")
     pair = authority.issue("mesh")

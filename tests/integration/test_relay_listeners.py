@@ -1,4 +1,4 @@
-"""A relay of a real broker that is reached from inside and from outside, as `config/relay-listeners.yaml` has it."""
+"""A relay of a real broker, reached from inside and from outside, with `config/relay-listeners.yaml`."""
 
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ def example(cluster: KafkaCluster) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def told(address: str, **properties: str | int | float | bool) -> list[str]:
-    """The addresses of the brokers, as that one tells them."""
+    """The addresses of the brokers in that one's Metadata."""
     admin = AdminClient({"bootstrap.servers": address, **properties})
     return [f"{each.host}:{each.port}" for each in admin.list_topics(timeout=30).brokers.values()]
 
 
 class Reader:
-    """A consumer of all records, and what it was told of its connections."""
+    """A consumer of all records. It keeps the problems of its connections."""
 
     def __init__(self, address: str, **properties: object) -> None:
         self.problems: list[str] = []

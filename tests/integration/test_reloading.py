@@ -1,4 +1,4 @@
-"""A configuration that changes on real brokers while members consume: nothing is lost, nothing comes twice."""
+"""A configuration that changes on real brokers while members consume: no record is lost, and none comes twice."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.integration.bench import Bench, until_left
 from tests.integration.consumer import ConsumerOptions
 from tests.integration.members import ConfluentMember
 from tests.integration.mesh_process import KAFKA_MESH, Mesh
-from tests.integration.processes import free_port
+from tests.integration.processes import completed, free_port
 
 BACK_SOON = {"reconnect.backoff.max.ms": 500}
 LOGIN = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "SCRAM-SHA-256", "sasl.username": "alice"}
@@ -24,8 +24,7 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
 def reload(mesh: Mesh, configuration: dict[str, Any]) -> subprocess.CompletedProcess[str]:
     mesh.file.write_text(yaml.safe_dump(configuration, sort_keys=False))
-    words = [str(KAFKA_MESH), "reload", str(mesh.file), "--timeout", "240"]
-    return subprocess.run(words, capture_output=True, text=True, timeout=300, check=False)
+    return completed([KAFKA_MESH, "reload", mesh.file, "--timeout", "240"], timeout=300)
 
 
 def test_a_configuration_changes_under_load(bench: Bench, tmp_path: Path) -> None:
@@ -71,7 +70,7 @@ def test_a_configuration_changes_under_load(bench: Bench, tmp_path: Path) -> Non
             member.until_assigned()
         bench.feed(3_000)
 
-        fewer = deepcopy(configuration)  # of the first virtual cluster: the other one goes on with both
+        fewer = deepcopy(configuration)  # of the first virtual cluster: the other one keeps both
         topic = fewer["virtual_clusters"][0]["target"]["pool"]["topics"][0]
         topic["from"] = [each for each in topic["from"] if each["cluster"] != removed]
         assert change_under_load(fewer) == ["  virtual cluster tested: changed (target.pool.topics)"]

@@ -1,7 +1,7 @@
-"""What a request says is what a broker reads out of its bytes, also where these are not as a good client writes them.
+"""The decoder reads requests as brokers do, even if their bytes are not as a good client writes them.
 
-A real broker and the decoder are given the same bytes, of every API in every version: they refuse the same ones, and
-where the broker answers two spellings alike, the decoder makes the same message of them.
+A real broker and the decoder get the same bytes, for every API in every version. They refuse the same ones. If the
+broker answers two encodings alike, the decoder makes the same message of them.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ SERVED = {api_key: (versions.lowest, versions.highest) for api_key, versions in 
 TAILS = (b"\0\0\0", b"\xff" * 9)
 WIDTHS = (2, 5)
 METADATA_V12 = (3).to_bytes(2, "big") + (12).to_bytes(2, "big") + (7).to_bytes(4, "big")
-"""Up to its client id."""
+"""The bytes up to its client id."""
 
 
 @pytest.fixture
 def broker(kafka: KafkaCluster) -> Iterator[RawConnection]:
-    kafka.committed("any")  # until its coordinator is there it answers now so, now so
+    kafka.committed("any")  # until its coordinator is ready, the answers vary
     broker = RawConnection(Endpoint.of(kafka.bootstrap_servers))
     yield broker
     broker.close()
@@ -44,7 +44,7 @@ def topic(kafka: KafkaCluster) -> str:
 
 
 def decoded(request: bytes) -> RequestMessage | None:
-    """What the mesh makes of a request; None when it refuses it."""
+    """The mesh's decoded message of a request; None if it refuses it."""
     try:
         (received,) = ServerConnection(SERVED).receive_data(frame(request))
         return received.decode()
@@ -138,7 +138,7 @@ def test_headers(broker: RawConnection, header: bytes) -> None:
 def test_a_produce_without_acks_is_left_unanswered_or_ends_the_connection(
     broker: RawConnection, topic: str, version: int, is_empty: bool
 ) -> None:
-    """Here and there nothing is taken: what a broker refuses are records that are none."""
+    """Neither stores anything: a broker refuses records that are not valid."""
     data = () if is_empty else ({"name": topic, "partition_data": ({"index": 0, "records": b"records"},)},)
     values = {"acks": 0, "timeout": 1_000, "topic_data": data}
     unanswered = request_frame(ApiKey.PRODUCE, version, 6, "c", values)
@@ -156,7 +156,7 @@ def test_a_produce_without_acks_is_left_unanswered_or_ends_the_connection(
 
 
 def test_text_that_is_not_utf_8(broker: RawConnection) -> None:
-    """A broker names it with what stands for a character that cannot be read."""
+    """A broker's error contains it with a replacement for characters that it cannot read."""
     request = METADATA_V12 + b"\0\1c\0" + b"\2" + bytes(16) + b"\4a\xffb" + b"\0\1\0\0"
     readable = METADATA_V12 + b"\0\1c\0" + b"\2" + bytes(16) + b"\6a\xef\xbf\xbdb" + b"\0\1\0\0"
     assert broker.ask(request) == broker.ask(readable) is not None

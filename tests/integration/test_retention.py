@@ -1,4 +1,4 @@
-"""Retention that overtakes a group, on real brokers: what is left is delivered, and what is lost is told."""
+"""Retention that overtakes a group, on real brokers: remaining records are delivered, and lost ones reported."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.integration.feeding import upstream_records
 from tests.integration.processes import eventually
 
 DELETED = 10
-"""Records of each partition of one cluster, behind what the group has committed."""
+"""Records of each partition of one cluster, behind the group's commit."""
 
 
 @pytest.mark.long
@@ -42,7 +42,7 @@ def test_what_is_deleted_before_the_group_has_it_is_counted_and_named(bench: Ben
     eventually("what is left comes", lambda: {delivery.id for delivery in member.deliveries} >= left)
     assert {delivery.id for delivery in member.deliveries} == left
     assert len(begins) * DELETED == mesh.metric("kafka_mesh_gone_offsets_total", group=bench.group)
-    told = [each for each in mesh.log_entries() if each["event"] == "unread offsets are gone upstream and skipped"]
+    told = [each for each in mesh.log_entries() if each["event"] == "unread offsets skipped: gone upstream"]
     assert sorted(each["span"] for each in told) == sorted(
         f"{each.offset - DELETED}..{each.offset - 1}" for each in begins
     )

@@ -17,7 +17,7 @@ from tests.integration.records import jain_index
 
 
 @pytest.mark.timeout(240)
-@pytest.mark.alone  # Members that are short of CPU ask less often, and have less.
+@pytest.mark.alone  # Members that lack CPU ask less often, and get less.
 def test_eight_members(bench: Bench) -> None:
     bench.start_mesh()
     with bench.feeding(40_000, rate=3_000):
@@ -61,13 +61,13 @@ def test_slow_member_holds_nobody_back(bench: Bench) -> None:
     others = [bench.confluent(f"quick-{number}", commit="sync") for number in (1, 2)]
     for member in bench.members:
         member.until_assigned()
-    bench.feed(60, rate=30)  # from its first commit on a member is known
+    bench.feed(60, rate=30)  # a member is known from its first commit on
     bench.until_all_committed()
     assert all(member.deliveries for member in bench.members)
     bench.feed(10_000)
 
     def all_but_held() -> bool:
-        # What is on its way to the others counts as taken only when they have it.
+        # Records on their way to the others count only when they arrive.
         taken = len(bench.deliveries(others)) + len(slow.deliveries) + mesh.in_flight(slow.name)
         return taken >= 10_060 and not mesh.metric("kafka_mesh_backlog_records")
 
@@ -92,9 +92,9 @@ def fill(cluster: KafkaCluster, topic: str) -> None:
 
 @pytest.mark.long
 @pytest.mark.kafka
-def test_who_joins_a_catch_up_late_has_a_part_of_it(bench: Bench) -> None:
-    """One has read alone, at full rate, and has committed. Those who come then had 0.01 of an equal part of the rest,
-    until they committed, seconds later."""
+def test_a_member_that_joins_a_catch_up_late_has_a_part_of_it(bench: Bench) -> None:
+    """One member has read alone, at full rate, and has committed. Members that joined then used to get 0.01 of an equal
+    part of the rest until they committed, seconds later."""
     mesh = bench.start_mesh()
     for cluster in bench.clusters:
         fill(cluster, bench.topic)
@@ -134,7 +134,7 @@ def test_members_without_a_group(bench: Bench) -> None:
 
 
 def test_member_that_starts_at_the_latest(bench: Bench) -> None:
-    """The group's own start rules, not the reset of a member: what is stored already arrives as well."""
+    """The group's own start applies, not the member's reset: stored records come as well."""
     bench.start_mesh()
     bench.feed(1_000)
     bench.confluent("latest", properties={"auto.offset.reset": "latest"}).until_assigned()

@@ -1,4 +1,4 @@
-"""A topic of small transactions, on a real broker: markers are no acknowledgements."""
+"""A topic of small transactions, on a real broker: markers do not count as acknowledgements."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SIZE = 3
 
 
 def produce(cluster: KafkaCluster, topic: str, transactions: int, size: int) -> None:
-    """So many transactions of `size` records each, and one in ten of them is aborted and made again."""
+    """This many transactions of `size` records each; one in ten is aborted and repeated."""
     producer = Producer(
         {
             **CLIENT_PROPERTIES,
@@ -55,7 +55,7 @@ def member(mesh: Mesh, group: str, name: str, topic: str) -> Consumer:
 
 
 def take(consumer: Consumer, count: int) -> list[Message]:
-    """The next so many records."""
+    """Reads the next `count` records."""
     found: list[Message] = []
 
     def is_there() -> bool:
@@ -70,7 +70,7 @@ def take(consumer: Consumer, count: int) -> list[Message]:
 
 
 def end_of(cluster: KafkaCluster, topic: str) -> int:
-    """Of partition 0: behind the last marker."""
+    """The end of partition 0, behind the last marker."""
     with closing(Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": "none"})) as asking:
         bounds = asking.get_watermark_offsets(TopicPartition(topic, 0), timeout=30, cached=False)
         assert bounds is not None
@@ -82,7 +82,7 @@ def stored_commits(mesh: Mesh) -> float:
 
 
 def test_transactions_cause_no_more_upstream_commits_than_plain_records(bench: Bench) -> None:
-    """And at the end there is no lag, though markers come last."""
+    """At the end there is no lag, although markers come last."""
     eu = bench.clusters[0]
     mesh = bench.start_mesh()
     with closing(member(mesh, bench.group, "member", bench.topic)) as consumer:
@@ -104,7 +104,7 @@ def test_transactions_cause_no_more_upstream_commits_than_plain_records(bench: B
 
 @pytest.mark.long
 def test_a_member_that_is_stuck_with_small_transactions_holds_up_nobodys_commits(bench: Bench) -> None:
-    """It holds what 2,500 of them brought, and lives."""
+    """It holds the records of 2,500 transactions, and lives."""
     eu = bench.clusters[0]
     mesh = bench.start_mesh()
     produce(eu, bench.topic, 2_500, 1)

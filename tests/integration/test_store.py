@@ -1,4 +1,4 @@
-"""The store on a real broker: made, read again after a restart, shared by two processes, away."""
+"""The store on a real broker: created, read again after a restart, shared by two processes, unavailable."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from mesh.upstream.store.documents import Kind, StoreAway
+from mesh.upstream.store.documents import DocumentKind, StoreUnavailable
 from mesh.upstream.store.store import TopicStore
 from tests.integration.jars import kafka_jars, missing_programs
 from tests.integration.kafka import KafkaCluster
 from tests.upstream.harness import run
 from tests.upstream.store.opened import opened, opening
 
-EPOCHS = Kind("epochs", 1)
+EPOCHS = DocumentKind("epochs", 1)
 
 
 pytestmark = pytest.mark.kafka
@@ -66,8 +66,8 @@ def test_a_topic_that_loses_documents_is_not_used(cluster: KafkaCluster) -> None
     async def test() -> None:
         async with opening(cluster.bootstrap_servers, "short") as (store, told):
             reason = await told.until(bool)
-            assert reason == "the topic short has cleanup.policy=delete; only compact keeps every document"
-            with pytest.raises(StoreAway):
+            assert reason == "the topic short has cleanup.policy=delete; set it to compact"
+            with pytest.raises(StoreUnavailable):
                 store.get(EPOCHS, "front", "g")
 
     run(test)
@@ -78,7 +78,7 @@ def test_while_its_cluster_is_away_what_is_known_is_read_and_nothing_is_written(
         async with opened(cluster.bootstrap_servers, "away", create=True) as store:
             await store.put(EPOCHS, "front", "g", {"stored": 1})
             await asyncio.to_thread(cluster.kill)
-            with pytest.raises(StoreAway):
+            with pytest.raises(StoreUnavailable):
                 await store.put(EPOCHS, "front", "g", {"stored": 2})
             assert store.get(EPOCHS, "front", "g") == {"stored": 1}
             await asyncio.to_thread(cluster.restart)
@@ -90,8 +90,8 @@ def test_while_its_cluster_is_away_what_is_known_is_read_and_nothing_is_written(
             while True:
                 try:
                     await store.put(EPOCHS, "front", "g", {"stored": 3})
-                except StoreAway:
-                    continue  # which takes its time
+                except StoreUnavailable:
+                    continue  # this takes time
                 return
 
     run(test)

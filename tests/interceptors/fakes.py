@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from mesh.interceptors.chain import InterceptorName, Judged, OnFailure, Step, judge
+from mesh.interceptors.chain import ChainResult, ChainStep, InterceptorName, OnFailure, run_chain
 from mesh.interceptors.spi import Effect, Interceptor, NoConfig, On, Outcome, Reads, Record, Where
 from mesh.records.encode import encode_batch
 from mesh.records.rewrite import records_of, whole_batches
@@ -14,7 +14,7 @@ PRODUCE = Where("front", "orders", 3, On.PRODUCE)
 
 
 class Does(Interceptor):
-    """What a function says of each record."""
+    """What a function does with each record."""
 
     def __init__(
         self, function: Callable[[Record], Outcome], effect: Effect = Effect.FILTER, reads: Reads = Reads.VALUE
@@ -30,8 +30,8 @@ class Does(Interceptor):
         return self.function(record)
 
 
-def step(interceptor: Interceptor, on_failure: OnFailure = OnFailure.FAIL, name: str = "it") -> Step:
-    return Step(InterceptorName(name), interceptor, on_failure)
+def step(interceptor: Interceptor, on_failure: OnFailure = OnFailure.FAIL, name: str = "it") -> ChainStep:
+    return ChainStep(InterceptorName(name), interceptor, on_failure)
 
 
 def batch(*values: bytes, base: int = 0) -> bytes:
@@ -40,8 +40,10 @@ def batch(*values: bytes, base: int = 0) -> bytes:
     return bytes(encode_batch(base, records).data)
 
 
-def judged(steps: Sequence[Step], data: bytes, where: Where = FETCH, aborted: Sequence[tuple[int, int]] = ()) -> Judged:
-    return judge(steps, memoryview(data), where, lambda: 0.0, aborted=aborted)
+def judged(
+    steps: Sequence[ChainStep], data: bytes, where: Where = FETCH, aborted: Sequence[tuple[int, int]] = ()
+) -> ChainResult:
+    return run_chain(steps, memoryview(data), where, lambda: 0.0, aborted=aborted)
 
 
 def values(data: bytes | None) -> list[tuple[int, bytes | None]]:

@@ -1,4 +1,4 @@
-"""A chain over the records of a partition: what goes on, what is left out, what is refused, and what fails."""
+"""A chain over the records of a partition: which go on, which are dropped or rejected, and which fail."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mesh.interceptors.chain import Count, InterceptorName, OnFailure, judge
+from mesh.interceptors.chain import InterceptorName, OnFailure, RecordCount, run_chain
 from mesh.interceptors.spi import (
     DROP,
     KEEP,
@@ -52,16 +52,16 @@ def test_what_nobody_changes_stays_byte_for_byte() -> None:
     found = judged([step(Does(lambda _: KEEP)), step(Does(lambda record: record))], data)
     assert found.records is None
     assert (found.next_offset, found.kept_until) == (3, 3)
-    assert found.counts == {NAME: Count(kept=6)}
+    assert found.counts == {NAME: RecordCount(kept=6)}
 
 
-def test_only_the_batch_with_a_change_is_written_anew() -> None:
+def test_only_the_batch_with_a_change_is_written_again() -> None:
     first, second = batch(b"a", b"b"), batch(b"c", base=2)
     change = Does(lambda record: record.with_value(b"new") if record.value == b"c" else KEEP)
     found = judged([step(change)], first + second)
     assert found.records is not None and found.records.startswith(first)
     assert values(found.records) == [(0, b"a"), (1, b"b"), (2, b"new")]
-    assert found.counts == {NAME: Count(kept=2, changed=1)}
+    assert found.counts == {NAME: RecordCount(kept=2, changed=1)}
 
 
 @given(st.lists(st.lists(st.booleans(), min_size=1, max_size=5), min_size=1, max_size=5))
@@ -136,7 +136,7 @@ def test_rejected_records_are_told_to_producers() -> None:
         [step(Does(lambda each: KEEP if each.value == b"a" else rejecting(each)))], batch(b"a", b"b"), PRODUCE
     )
     assert found.rejected == [(1, "no")]
-    assert found.counts == {NAME: Count(kept=1, rejected=1)}
+    assert found.counts == {NAME: RecordCount(kept=1, rejected=1)}
 
 
 @pytest.mark.parametrize("does", [failing, rejecting])
@@ -176,7 +176,7 @@ def test_what_is_no_outcome_is_a_failure(wrong: Any) -> None:
         (Effect.CHECK, FETCH, Record(b"", b"")),
         (Effect.CHECK, FETCH, DROP),
         (Effect.MAP, FETCH, DROP),
-        (Effect.FILTER, PRODUCE, DROP),
+        (Effect.MAP, PRODUCE, DROP),
     ],
 )
 def test_nobody_does_more_than_its_effect(effect: Effect, where: Where, outcome: Any) -> None:
@@ -184,7 +184,7 @@ def test_nobody_does_more_than_its_effect(effect: Effect, where: Where, outcome:
 
 
 class Counts(Interceptor):
-    """Has the wrong number of outcomes."""
+    """Returns the wrong number of outcomes."""
 
     def intercept_batch(self, records: Sequence[Record], where: Where) -> Sequence[Outcome]:
         return [KEEP] * (len(records) + 1)
@@ -193,11 +193,11 @@ class Counts(Interceptor):
 def test_there_is_an_outcome_for_each_record() -> None:
     found = judged([step(Counts(NoConfig()), OnFailure.PASS)], batch(b"a", b"b"))
     assert found.failure is not None and "3 outcomes for 2 records" in found.failure.text
-    assert found.counts == {NAME: Count(failed=2)}
+    assert found.counts == {NAME: RecordCount(failed=2)}
 
 
 class Later(AsyncInterceptor):
-    """Asks nobody."""
+    """An interceptor that asks no service."""
 
     async def intercept_async(self, record: Record, where: Where) -> Outcome:
         return record.with_value(b"later")
@@ -210,12 +210,12 @@ def test_asynchronous_ones_are_waited_for() -> None:
         found: Sequence[Outcome] = ended.value.value
         return found
 
-    found = judge([step(Later(NoConfig()))], memoryview(batch(b"a")), FETCH, lambda: 0.0, complete)
+    found = run_chain([step(Later(NoConfig()))], memoryview(batch(b"a")), FETCH, lambda: 0.0, complete)
     assert values(found.records) == [(0, b"later")]
 
 
 class OfBatches(Interceptor):
-    """Refuses batches of more than one record."""
+    """Rejects batches of more than one record."""
 
     reads = Reads.BATCH
     effect = Effect.CHECK
@@ -228,7 +228,7 @@ class OfBatches(Interceptor):
 def test_batches_are_checked_without_their_records() -> None:
     interceptor = step(OfBatches(NoConfig()))
     unreadable = bytearray(batch(b"a"))
-    unreadable[-1] ^= 1  # records that are not read may be wrong
+    unreadable[-1] ^= 1  # unread records may be wrong
     assert judged([interceptor], bytes(unreadable), PRODUCE).rejected == []
     found = judged([interceptor], batch(b"a", b"b"), PRODUCE)
     assert found.rejected == [(0, "too many")]

@@ -1,4 +1,4 @@
-"""What docs/interceptors.md shows works as it stands there; the interceptor of the page in a wheel of its own."""
+"""The examples of docs/interceptors.md work as they are; the interceptor of the page is in its own wheel."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PAGE = "docs/interceptors.md"
 
 
 def shown(language: str, holding: str) -> str:
-    """The one block with this text in it."""
+    """The one block with this text."""
     (found,) = (each.text for each in blocks(PAGE) if each.language == language and holding in each.text)
     return found
 

@@ -1,9 +1,9 @@
-"""Which interceptors see the records of a topic, in which order, and under which name."""
+"""The interceptors that see the records of a topic, their order, and the name that they see."""
 
 from __future__ import annotations
 
 from mesh.interceptors.chain import InterceptorName, OnFailure, Placed
-from mesh.interceptors.selection import Chosen, ConfiguredInterceptor, Isolation, Selection, Stop
+from mesh.interceptors.selection import Chosen, ConfiguredInterceptor, InterceptionPoint, Isolation, Selection
 from mesh.interceptors.spi import On
 from mesh.security.principals import ANONYMOUS, Principal
 
@@ -18,10 +18,10 @@ FIRST, SECOND = of("first"), of("second", on=frozenset({On.FETCH}))
 OF_ROUTE = of("of-route", topics="orders")
 
 
-def stops_of(topic: str) -> list[Stop]:
-    """Topics that begin with `us.` are behind a route that takes that away."""
-    stops = [Stop((FIRST, SECOND), topic)]
-    return [*stops, Stop((OF_ROUTE,), topic[3:], "us")] if topic.startswith("us.") else stops
+def points_of(topic: str) -> list[InterceptionPoint]:
+    """Topics that begin with `us.` are behind a route that strips the prefix."""
+    stops = [InterceptionPoint((FIRST, SECOND), topic)]
+    return [*stops, InterceptionPoint((OF_ROUTE,), topic[3:], "us")] if topic.startswith("us.") else stops
 
 
 def steps(chosen: Chosen | None) -> list[Placed]:
@@ -31,7 +31,7 @@ def steps(chosen: Chosen | None) -> list[Placed]:
 
 
 def selection() -> Selection:
-    return Selection([FIRST, SECOND, OF_ROUTE], stops_of)
+    return Selection([FIRST, SECOND, OF_ROUTE], points_of)
 
 
 def test_those_of_a_route_come_behind_and_have_the_name_that_is_behind_it() -> None:
@@ -53,13 +53,13 @@ def test_topics_of_other_routes_do_not_meet_it() -> None:
 
 
 def test_nobody() -> None:
-    only = Selection([OF_ROUTE], lambda topic: [Stop((OF_ROUTE,), topic)])
+    only = Selection([OF_ROUTE], lambda topic: [InterceptionPoint((OF_ROUTE,), topic)])
     assert only.chosen("others", On.FETCH, ANONYMOUS) is None
 
 
 def test_principals() -> None:
     limited = of("limited", principals="User:a*")
-    one = Selection([limited], lambda topic: [Stop((limited,), topic)])
+    one = Selection([limited], lambda topic: [InterceptionPoint((limited,), topic)])
     assert one.chosen("orders", On.FETCH, Principal("User:alice")) is not None
     assert one.chosen("orders", On.FETCH, Principal("User:bob")) is None
 
@@ -67,5 +67,5 @@ def test_principals() -> None:
 def test_other_stops_count_at_once() -> None:
     here = selection()
     assert len(steps(here.chosen("us.orders", On.PRODUCE, ANONYMOUS))) == 2
-    here.change(lambda topic: [Stop((FIRST,), topic)])
+    here.change(lambda topic: [InterceptionPoint((FIRST,), topic)])
     assert steps(here.chosen("us.orders", On.PRODUCE, ANONYMOUS)) == [Placed(FIRST.name, "us.orders")]

@@ -1,4 +1,4 @@
-"""Pages of the journal: what is written is read again, and nothing else is taken for one."""
+"""Pages of the journal: they are read as they were written, and other bytes are refused."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_the_bytes_are_those_that_are_written_down() -> None:
         "02 02 00"  # event: delivered
         "02 00 00 02 00 00 02 00 00 02 00 00"  # after, pool, partition, holder
         "02 14 00 02 0a 00 02 02 00"  # first 10, offsets 5, deliveries 1
-        "02 ffffffffffffffffff01 00".replace(" ", "")  # age: not known
+        "02 ffffffffffffffffff01 00".replace(" ", "")  # age: unknown
     )
     assert data == PREFIX + golden
     assert PREFIX[:2] == MARKER

@@ -1,8 +1,9 @@
-"""A stranger in a process of its own, at an address of its own, that asks for one thing as often as it can.
+"""A stranger in a separate process, at its own address, that repeats one kind of request as often as it can.
 
     python -m tests.listener.flood KIND PORT
 
-Writes a line when it has begun, and ends with its standard input.
+Writes a line when it has begun, and ends with its standard input. Then it writes a number: of the answers that it got,
+or of the connections that are still open (KIND idle).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import resource
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import anyio
@@ -62,30 +64,48 @@ FLOODS: Mapping[str, Callable[[Conversation], bytes]] = {
 
 
 async def flood(kind: str, port: int) -> None:
+    answers = Answers()
     async with anyio.create_task_group() as tasks:
         for number in range(CONNECTIONS):
-            tasks.start_soon(_one, FLOODS[kind], port, number)
+            tasks.start_soon(_one, FLOODS[kind], port, number, answers)
         print("begun", flush=True)
         await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
         tasks.cancel_scope.cancel()
+    print(answers.count, flush=True)
 
 
-async def _one(make: Callable[[Conversation], bytes], port: int, number: int) -> None:
+@dataclass(slots=True)
+class Answers:
+    """The number of answers that were received whole, over all connections."""
+
+    count: int = 0
+
+    def take(self, received: bytes) -> bytes:
+        """Counts the frames in the bytes of one connection; returns the beginning of a frame that is not whole."""
+        at = 0
+        while len(received) >= at + 4 and len(received) >= at + 4 + int.from_bytes(received[at : at + 4], "big"):
+            at += 4 + int.from_bytes(received[at : at + 4], "big")
+            self.count += 1
+        return received[at:]
+
+
+async def _one(make: Callable[[Conversation], bytes], port: int, number: int, answers: Answers) -> None:
     client = Conversation(f"stranger-{number}")
     while True:
         try:
             reader, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=(HOST, 0))
+            received = b""
             while not reader.at_eof():
                 writer.write(b"".join(make(client) for _ in range(50)))
                 with anyio.move_on_after(0.01):
-                    await reader.read(1 << 20)
+                    received = answers.take(received + await reader.read(1 << 20))
                 await writer.drain()
         except OSError:
             await asyncio.sleep(0.01)
 
 
 async def idle(port: int) -> None:
-    """So many connections that say nothing, or half of something."""
+    """So many connections that send nothing, or half a frame."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     writers = []
@@ -99,7 +119,7 @@ async def idle(port: int) -> None:
 
 
 class Stranger:
-    """Such a process, while in the context. answer: what it wrote at the end."""
+    """Such a process, while in the context. answer: its output at the end."""
 
     def __init__(self, kind: str, port: int) -> None:
         command = [sys.executable, "-m", "tests.listener.flood", kind, str(port)]

@@ -1,11 +1,11 @@
 """Hostile requests against the whole server, in a child process.
 
     python -m tests.listener.fuzz --seed 7 --requests 1000000        through handlers and pools, without sockets
-    python -m tests.listener.fuzz --sockets --requests 200000        over real sockets, beside a client that behaves
+    python -m tests.listener.fuzz --sockets --requests 200000        over real sockets, beside a well-behaved client
 
-Half of the requests are well formed and speak of groups, members, topics and offsets that exist, or nearly; the others
-are those with bits flipped and numbers replaced (`tests.wire.fuzz`), or not meant for anybody. Time passes, records
-come, connections die. A handler that fails, a pool that contradicts itself, or an exception anywhere ends the run.
+Half of the requests are well formed, and name groups, members, topics and offsets that exist, or nearly; the others
+have flipped bits and replaced numbers (`tests.wire.fuzz`), or make no sense. Time passes, records come, connections
+die. A handler that fails, a pool that contradicts itself, or an exception anywhere ends the run.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ import uvloop
 
 from mesh.listener.limits import Limits
 from mesh.listener.requests import Requests
+from mesh.pool.common.group_configs import GROUP_CONFIGS
 from mesh.pool.common.group_rules import GroupRules
 from mesh.pool.common.ids import GroupId
 from mesh.pool.common.settings import PoolSettings
@@ -41,22 +42,22 @@ from tests.wire.entities import ALL_VERSIONS, frame
 from tests.wire.fuzz import hostile_request, mutated, resident_kib
 
 MAX_GROWTH_KIB = 128 * 1024
-"""How much the child may grow: pools, windows and metrics of some hundred groups."""
+"""The most growth of the child: pools, windows and metrics of some hundred groups."""
 CHECKPOINT = 100_000
-"""Requests after which all clients leave. What is left of them then is kept for ever."""
+"""Requests after which all clients leave. Memory that is still used then is kept for ever."""
 MAX_KEPT = 2_000
-"""Blocks of memory more than at the checkpoint before, from the second one on: a name in a label here and there."""
+"""The most memory blocks above the last checkpoint, from the second one on: a name in a label here and there."""
 CORPUS = 1_500
-"""Well-formed requests that are made at a time, from the state at that time; building them is the slowest part."""
+"""Well-formed requests made together from the present state; building them is the slowest part."""
 RENEWED_AFTER = 5_000
 UNRATIONED = Limits(request_rate=1 << 40, request_rate_per_address=1 << 40)
 CROWDED = Limits(connections=12_000, connections_per_address=10_500)
-"""The usual limits, but for as many connections as a test opens."""
+"""The usual limits, with as many connections as a test opens."""
 STRANGE = (0, -1, 4, 2**31 - 1, -(2**31))
 
 
 class Generator:
-    """Requests about what exists on a bench, or nearly."""
+    """Makes requests about existing, or nearly existing, groups and topics of a bench."""
 
     def __init__(self, random: Random, bench: Bench) -> None:
         self._random = random
@@ -76,7 +77,7 @@ class Generator:
         return whole if kind < 0.6 else whole[:8] + mutated(self._random, whole[8:])
 
     def well_formed(self) -> bytes:
-        """One about what exists now, without its frame length."""
+        """A well-formed request about the present state, without its frame length."""
         return self._request()
 
     def _request(self) -> bytes:
@@ -102,7 +103,7 @@ class Generator:
         return self._data_values(api_key, name, positions, named) or self._group_values(api_key, name, named)
 
     def _member(self, group: str) -> tuple[Any, int]:
-        """One of the group that lives, and its generation."""
+        """A member of the well-behaved group, and its generation."""
         pool = self._bench.server.core.pools.get(GroupId(group))
         members = list(pool.members.by_id.values()) if pool is not None else []
         if pool is None or not members:
@@ -114,7 +115,7 @@ class Generator:
     def _data_values(
         self, api_key: ApiKey, name: str, positions: list[tuple[int, int]], named: dict[str, Any]
     ) -> dict[str, Any] | None:
-        """For what names partitions."""
+        """Values for requests that name partitions."""
         random = self._random
         match api_key:
             case ApiKey.PRODUCE:
@@ -153,8 +154,26 @@ class Generator:
             case ApiKey.ALTER_SHARE_GROUP_OFFSETS:
                 moved = tuple({"partition_index": at, "start_offset": offset} for at, offset in positions)
                 return {**named, "topics": ({"topic_name": name, "partitions": moved},)}
+            case ApiKey.DELETE_SHARE_GROUP_OFFSETS:
+                return {**named, "topics": ({"topic_name": name},)}
+            case ApiKey.DESCRIBE_CONFIGS | ApiKey.INCREMENTAL_ALTER_CONFIGS | ApiKey.LIST_CONFIG_RESOURCES:
+                return self._config_values(str(named["group_id"]))
             case _:
                 return None
+
+    def _config_values(self, group: str) -> dict[str, Any]:
+        random = self._random
+        resource = {"resource_type": random.choice([32, 32, 32, 2, 4]), "resource_name": group}
+        change = {
+            "name": random.choice([*GROUP_CONFIGS, "unknown"]),
+            "config_operation": random.choice([0, 0, 1, 2]),
+            "value": random.choice(["7", "20000", "latest", "true", "", None]),
+        }
+        return {
+            "resources": ({**resource, "configuration_keys": random.choice([None, ()]), "configs": (change,)},),
+            "resource_types": random.choice([(), (32,), (2,)]),
+            "validate_only": random.random() < 0.3,
+        }
 
     def _share_values(self, name: str, positions: list[tuple[int, int]], named: dict[str, Any]) -> dict[str, Any]:
         random = self._random
@@ -188,7 +207,7 @@ class Generator:
         }
 
     def _group_values(self, api_key: ApiKey, name: str, named: dict[str, Any]) -> dict[str, Any]:
-        """For the others, all in one: what an API has no field for is left out."""
+        """Values for all other requests in one: an API ignores those that it has no field for."""
         random = self._random
         match api_key:
             case ApiKey.LEAVE_GROUP:
@@ -264,7 +283,7 @@ async def _handlers(random: Random, requests: int, seed: int) -> str:
         if (number + 1) % CHECKPOINT == 0:
             kept.append(await _kept(bench, peers))
             print(f"{number + 1} requests: {kept[-1] - kept[-2]:+} blocks, {resident_kib() - before} KiB", flush=True)
-            # The first brings what is made once: names of labels, caches, tables.
+            # The first one makes everything that is made once: names of labels, caches, tables.
             if len(kept) > 2 and kept[-1] - kept[-2] > MAX_KEPT:
                 raise AssertionError(f"{kept[-1] - kept[-2]} blocks are kept of clients that have gone")
     growth = resident_kib() - before
@@ -275,7 +294,7 @@ async def _handlers(random: Random, requests: int, seed: int) -> str:
 
 
 async def _kept(bench: Bench, peers: list[Peer]) -> int:
-    """All clients leave, and all pools end: how many blocks of memory are in use then."""
+    """All clients leave, and all pools end: returns the number of memory blocks in use then."""
     for number, peer in enumerate(peers):
         if not peer.transport.closed:
             peer.protocol.connection_lost(None)
@@ -315,7 +334,7 @@ def _fail(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
 
 
 def let_failures_through() -> None:
-    """What would only end a connection ends the run."""
+    """An error that would only end a connection ends the run."""
 
     def failed(*_: object) -> None:
         problem = sys.exception()
@@ -329,8 +348,8 @@ def let_failures_through() -> None:
 
 
 async def serve(limits: Limits, descriptors: int) -> None:
-    """Until standard input ends; the port is the first line that is written, the growth in KiB the last. A line that is
-    read ends the records, and is answered with how many each partition of the group that behaves has."""
+    """Serves until standard input ends. It first writes the port, and last the growth in KiB. A line of input ends the
+    records; the answer is how many each partition of the well-behaved group has."""
     bench = Bench(PoolSettings(fast_expiry=1.0), GroupRules(maximum=20), limits=limits, descriptors=descriptors)
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(_fail)
@@ -356,7 +375,7 @@ async def serve(limits: Limits, descriptors: int) -> None:
 
 
 def _feed(random: Random, bench: Bench) -> None:
-    """The group that behaves is fed whatever others there are."""
+    """Feeds the well-behaved group."""
     for engine in bench.engines:
         if engine.group == GROUP and engine.assigned:
             engine.produce_next(random.randrange(4), random.randint(1, 30))

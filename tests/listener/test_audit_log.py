@@ -1,4 +1,4 @@
-"""What clients were refused: counted all, written at a bounded rate."""
+"""Refusals in the log: all are counted, and written at a bounded rate."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from mesh.wire.errors import ErrorCode
 from tests.fake_time import in_fake_time
 from tests.runtime.pool.harness import Bench, Peer
 
-EVENT = "a request was refused by the rules"
+EVENT = "request denied"
 
 
 def bench() -> Bench:
-    """Whoever comes may read the topics that begin with `public`, and nothing else."""
+    """All clients may read the topics that begin with `public`, and no others."""
     bench = Bench()
     rule = Rule(
         principals=frozenset({ANONYMOUS}),

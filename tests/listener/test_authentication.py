@@ -1,4 +1,4 @@
-"""What a client may do before it has authenticated, and what becomes of it when it cannot."""
+"""What a client may do before it has authenticated, and how a failed login ends."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PASSWORD = b"\0alice\0sesam"
 
 
 def bench(longest: float | None = None) -> Bench:
-    """alice may log in by PLAIN."""
+    """A bench whose listener accepts alice with PLAIN."""
     bench = Bench()
     credentials = Credentials([StoredUser("alice", password="sesam")], None)
     sasl = Sasl((Mechanism.PLAIN,), credentials, time.time, longest_session=longest)
@@ -32,7 +32,7 @@ def bench(longest: float | None = None) -> Bench:
 
 
 async def authenticate(peer: Peer, message: bytes = PASSWORD) -> object:
-    """The answer, when a thread has checked the password; None if there is none."""
+    """The answer, after a thread has checked the password; None if there is none."""
     assert peer.ask(ApiKey.SASL_HANDSHAKE, 1, mechanism="PLAIN").error_code == 0
     correlation = peer.send(ApiKey.SASL_AUTHENTICATE, 2, auth_bytes=message)
     for _ in range(2_000):
@@ -77,7 +77,7 @@ async def test_a_wrong_password_is_told_late_and_closed() -> None:
     assert getattr(answer, "error_code") == ErrorCode.SASL_AUTHENTICATION_FAILED  # noqa: B009
     assert asyncio.get_running_loop().time() >= before + 0.99 * FAILURE_DELAY
     assert peer.transport.closed
-    (entry,) = (entry for entry in logs if entry["event"] == "an authentication failed")
+    (entry,) = (entry for entry in logs if entry["event"] == "authentication failed")
     assert (entry["claimed"], entry["reason"]) == ("alice", "wrong_credentials")
     assert "wrong" not in str({key: value for key, value in entry.items() if key != "reason"})
 
@@ -121,8 +121,8 @@ async def test_a_session_ends_at_the_next_request() -> None:
 
 
 @in_fake_time
-async def test_who_comes_while_too_many_passwords_wait_is_not_told_that_its_own_is_wrong() -> None:
-    """Java's clients never try again after SASL_AUTHENTICATION_FAILED: strangers who guess would end them all."""
+async def test_a_client_that_comes_while_too_many_passwords_wait_is_not_told_that_its_own_is_wrong() -> None:
+    """Java's clients never try again after SASL_AUTHENTICATION_FAILED: guessing strangers would end them all."""
     world = bench()
     world.server.listener.authenticator._checks = MOST_CHECKS
     peer = world.peer()

@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import anyio
+import pytest
 
 from tests.listener import fuzz
 from tests.listener.attack import WellBehaved, attack, victim
@@ -16,10 +17,11 @@ from tests.wire.entities import frame
 CROWD = 1_000
 
 
-def test_a_hundred_thousand_requests_through_handlers_and_pools() -> None:
-    child: subprocess.CompletedProcess[str] = fuzz.in_child(seed=3, requests=100_000)
+@pytest.mark.parametrize("requests", [20_000, pytest.param(100_000, marks=[pytest.mark.long, pytest.mark.deep])])
+def test_many_requests_through_handlers_and_pools(requests: int) -> None:
+    child: subprocess.CompletedProcess[str] = fuzz.in_child(seed=3, requests=requests)
     assert child.returncode == 0, child.stderr[-4_000:]
-    assert "\n100000 requests, " in child.stdout
+    assert child.stdout.splitlines()[-1].startswith(f"{requests} requests, ")
 
 
 def test_over_sockets_beside_a_client_that_behaves() -> None:
@@ -28,7 +30,7 @@ def test_over_sockets_beside_a_client_that_behaves() -> None:
 
 
 def test_a_thousand_connections_that_say_nothing_whole() -> None:
-    """Idle ones, half frames, and lengths with nothing behind them; a client that behaves does not notice."""
+    """Idle ones, half frames, and lengths with nothing behind them; a well-behaved client does not notice."""
 
     async def run() -> None:
         client = WellBehaved()
@@ -50,7 +52,8 @@ def test_a_thousand_connections_that_say_nothing_whole() -> None:
 
 
 def test_a_client_that_asks_and_never_reads() -> None:
-    """It is no longer read when the kernel's buffers are full, long before the server has answered all it could ask."""
+    """The mesh stops reading from it when the kernel's buffers are full, long before it has answered all its
+    requests."""
 
     async def run() -> None:
         asking = frame(b"\0\x12\0\x63" + bytes(4)) * 1_000
@@ -79,7 +82,7 @@ def test_a_client_that_asks_and_never_reads() -> None:
 
 
 def test_a_bug_would_end_it() -> None:
-    """The fuzz notices what it is to notice: a handler that fails for one in many requests."""
+    """The fuzz finds what it should find: a handler that fails for one in many requests."""
     broken = """
 import dataclasses
 from mesh.runtime.pool.pool_requests import PoolRequests

@@ -1,4 +1,4 @@
-"""Keys of tokens that come from a URL: when they are fetched, and what clients are told meanwhile."""
+"""Token keys from a URL: when the mesh fetches them, and how it answers logins until it has them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ BY_OLD, BY_NEW = token(RSA, key_id="old"), token(OTHER_RSA, key_id="new")
 
 @dataclass(slots=True)
 class Issuer:
-    """Publishes keys, unless it is down. fetched: when; seconds: how long it takes."""
+    """Publishes keys, unless it is down. fetched: the times of requests; seconds: how long it takes."""
 
     published: bytes = OLD
     is_down: bool = False
@@ -56,7 +56,7 @@ class Bench:
         return len(self.issuer.fetched)
 
     def told(self, text: str) -> str:
-        """What comes of a token: a principal, or the reason of a failure."""
+        """The result of a token: a principal, or the reason of a failure."""
         step = self.tokens.check(text, NOW)
         return step.principal if isinstance(step, Success) else step.reason
 
@@ -82,7 +82,7 @@ async def test_keys_are_fetched_at_the_start_and_again_and_again() -> None:
 
 
 @in_fake_time
-async def test_who_comes_before_the_keys_comes_again() -> None:
+async def test_a_client_that_comes_before_the_keys_comes_again() -> None:
     bench = Bench(Issuer(is_down=True))
     with bench.running(), capture_logs() as logs:
         await asyncio.sleep(1)
@@ -90,12 +90,12 @@ async def test_who_comes_before_the_keys_comes_again() -> None:
         bench.issuer.is_down = False
         await asyncio.sleep(SHORTEST_INTERVAL + 0.1)
         assert bench.told(BY_OLD) == "User:alice"
-    assert [entry["event"] for entry in logs][-1] == "the keys for tokens are fetched again"
+    assert [entry["event"] for entry in logs][-1] == "token keys fetched again"
 
 
 @in_fake_time
 async def test_rotated_keys_are_found_by_the_first_token_that_names_one() -> None:
-    """Told that it failed, a Java client would give up: so it is not told before the keys were looked at again."""
+    """After an error a Java client would give up: so the mesh looks for new keys before it answers."""
     bench = Bench()
     with bench.running():
         await asyncio.sleep(60)
@@ -131,7 +131,7 @@ async def test_while_the_issuer_is_down_the_keys_stay_and_it_is_told_once() -> N
         bench.issuer.is_down = True
         await asyncio.sleep(2 * INTERVAL)
         assert bench.told(BY_OLD) == "User:alice"
-        assert bench.told(BY_NEW) == "busy"  # it may be a good one
+        assert bench.told(BY_NEW) == "busy"  # it may be valid
         assert bench.fetches >= 2
         (entry,) = logs
         assert (entry["log_level"], entry["reason"]) == ("warning", "connection refused")
@@ -160,7 +160,7 @@ async def test_an_issuer_that_never_ends_its_answer_is_given_up() -> None:
 def served(answer: Callable[[http.server.BaseHTTPRequestHandler], None]) -> Iterator[str]:
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            with suppress(OSError):  # who asked has gone
+            with suppress(OSError):  # the client has gone
                 answer(self)
 
         def log_message(self, format: str, *args: object) -> None:
@@ -211,7 +211,7 @@ def test_nobody_there() -> None:
 
 
 def test_an_issuer_that_drips(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each byte comes within the time-out for silence."""
+    """Each byte comes within the time limit for silence."""
     monkeypatch.setattr(jwks, "LONGEST", 0.2)
     ended = threading.Event()
 
@@ -242,7 +242,7 @@ def test_the_loop_goes_on_while_an_issuer_is_silent_and_nothing_piles_up() -> No
         with anyio.move_on_after(60) as scope:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(fetch_in_thread, url, one_at_a_time)
-                assert await anyio.to_thread.run_sync(asked.wait, 20)  # so the loop turns
+                assert await anyio.to_thread.run_sync(asked.wait, 20)  # so the loop keeps running
                 tasks.cancel_scope.cancel()
         assert not scope.cancelled_caught
         with pytest.raises(OSError, match="earlier fetch"):

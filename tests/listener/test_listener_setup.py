@@ -1,4 +1,4 @@
-"""From files to what guards an address, and what changes while it is served."""
+"""From files to the guards of an address, and their changes while it is served."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import anyio
 import pytest
 from structlog.testing import capture_logs
 
-from mesh.admin.http import AdminAccess, serve_admin
+from mesh.admin.http import AdminAccess, bind_admin, serve_admin
 from mesh.config import Config, ConfigurationError
 from mesh.config.security.model import TlsConfig as TlsConfig
 from mesh.listener.listener_setup import ListenerSetup, admin_certificate
@@ -37,7 +37,7 @@ def tls_of(pair: Pair) -> dict[str, str]:
 
 async def look(setup: ListenerSetup) -> None:
     for watched in setup.watched:
-        await watched.look()
+        await watched.check()
 
 
 async def test_nothing_guards_an_address_that_says_nothing() -> None:
@@ -65,7 +65,7 @@ async def test_users_come_and_go_with_their_file(tmp_path: Path) -> None:
     with capture_logs() as logs:
         users.write_text("users: [{name: alice, password: other}]")
         await look(setup)
-    assert "users that stand in the configuration and in users_file: alice" in logs[0]["reason"]
+    assert "users in both the configuration and users_file: alice" in logs[0]["reason"]
     assert sasl.credentials.verify("carol", "c12")
 
 
@@ -113,7 +113,7 @@ async def test_keys_from_a_url_are_asked_for_by_tokens() -> None:
 
 
 def peer_certificate(port: int, authority: Authority) -> bytes:
-    """What the admin address shows to a connection that begins now; it must be of that authority."""
+    """The certificate that the admin address shows to a new connection; it must come from that authority."""
     context = ssl.create_default_context(cafile=str(authority.certificate))
     with (
         socket.create_connection(("127.0.0.1", port), 10) as raw,
@@ -134,18 +134,18 @@ async def test_the_admin_address_shows_a_new_certificate_once_its_files_change(t
     shown = partial(anyio.to_thread.run_sync, peer_certificate, address.port, authority)
     async with anyio.create_task_group() as tasks:
         serve = partial(serve_admin, access=AdminAccess(tls=certificate.context))
-        await tasks.start(serve, address, State(), Metrics())
+        await tasks.start(serve, bind_admin(address), State(), Metrics())
         first = await shown()
         with capture_logs() as logs:
             pair.certificate.write_text("no certificate")
-            await certificate.files.look()
+            await certificate.files.check()
             assert await shown() == first
             authority.issue("admin")
-            await certificate.files.look()
+            await certificate.files.check()
         second = await shown()
         assert second != first
         assert second == ssl.PEM_cert_to_DER_cert(pair.certificate.read_text())
-        assert [entry["event"] for entry in logs] == ["a changed file is not used", "a changed file is in use"]
+        assert [entry["event"] for entry in logs] == ["file not reloaded", "file reloaded"]
         tasks.cancel_scope.cancel()
 
 

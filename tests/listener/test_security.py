@@ -1,4 +1,4 @@
-"""What guards a listener: who a connection is by its certificate, what is offered to it, what it may do."""
+"""The guards of a listener: the principal of a certificate, the mechanisms offered to a connection, and its rights."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_without_anything_everybody_is_anonymous_and_may_do_everything() -> None
     assert ListenerSecurity().access(session.principal, "10.0.0.1").is_unlimited
 
 
-def test_who_a_certificate_is_of(tmp_path: Path) -> None:
+def test_the_principal_of_a_certificate(tmp_path: Path) -> None:
     session = ListenerSecurity(tls=tls()).session(certificate(tmp_path, "alice"))
     assert session is not None
     assert session.principal == user("alice")

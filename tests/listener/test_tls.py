@@ -1,4 +1,4 @@
-"""How many handshakes may be going on, and who may begin one while others do not end theirs."""
+"""How many handshakes may be in progress, and which clients may begin one while others do not finish theirs."""
 
 from __future__ import annotations
 

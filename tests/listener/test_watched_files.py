@@ -17,7 +17,7 @@ pytestmark = pytest.mark.anyio
 
 @dataclass(slots=True)
 class Reader:
-    """Of one file that holds a number."""
+    """A reader of one file with a number."""
 
     path: Path
     used: list[int] = field(default_factory=list)
@@ -33,13 +33,13 @@ async def test_what_is_read_first_and_when_it_changes(tmp_path: Path) -> None:
     watched = reader.watched
     watched.first()
     with capture_logs() as logs:
-        await watched.look()
+        await watched.check()
         assert (reader.used, logs) == ([1], [])
         reader.path.write_text("22")
-        await watched.look()
-        await watched.look()
+        await watched.check()
+        await watched.check()
     assert reader.used == [1, 22]
-    assert [entry["event"] for entry in logs] == ["a changed file is in use"]
+    assert [entry["event"] for entry in logs] == ["file reloaded"]
     assert logs[0]["path"] == str(reader.path)
 
 
@@ -50,22 +50,22 @@ async def test_what_cannot_be_used_changes_nothing_and_is_told_once(tmp_path: Pa
     watched.first()
     with capture_logs() as logs:
         reader.path.write_text("one")
-        await watched.look()
-        await watched.look()
+        await watched.check()
+        await watched.check()
         reader.path.unlink()
-        await watched.look()
-        await watched.look()
+        await watched.check()
+        await watched.check()
         reader.path.write_text("2")
-        await watched.look()
+        await watched.check()
     assert reader.used == [1, 2]
     events = [(entry["event"], entry.get("reason", "")) for entry in logs]
-    assert [event for event, _ in events] == ["a changed file is not used"] * 2 + ["a changed file is in use"]
+    assert [event for event, _ in events] == ["file not reloaded"] * 2 + ["file reloaded"]
     assert "'one'" in events[0][1]
     assert "No such file" in events[1][1]
 
 
 async def test_a_link_that_points_elsewhere_is_a_change(tmp_path: Path) -> None:
-    """As Kubernetes exchanges all files of a secret at once."""
+    """Kubernetes exchanges all files of a secret at once in this way."""
     for name, text in (("a", "1"), ("b", "2")):
         (tmp_path / name).write_text(text)
         os.utime(tmp_path / name, ns=(5, 5))
@@ -75,7 +75,7 @@ async def test_a_link_that_points_elsewhere_is_a_change(tmp_path: Path) -> None:
     watched.first()
     (tmp_path / "other").symlink_to(tmp_path / "b")
     (tmp_path / "other").replace(reader.path)
-    await watched.look()
+    await watched.check()
     assert reader.used == [1, 2]
 
 

@@ -1,5 +1,5 @@
-"""The programs: kgo's tests are built from its Go module, in the version of go/go.mod; librdkafka's by whoever has its
-sources."""
+"""The programs: kgo's tests are built from its Go module, in the version of go/go.mod; librdkafka's by a user who has
+its sources."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from tests.integration.building import built_once
 SOURCES: Final = Path(__file__).parent
 _CACHE: Final = SOURCES.parents[1] / ".cache" / "outside"
 LIBRDKAFKA: Final = "KAFKA_MESH_LIBRDKAFKA"
-"""The variable that names a folder with librdkafka's sources, in which its tests are built (`tests/test-runner`)."""
+"""The variable with the folder of librdkafka's sources, with its tests built (`tests/test-runner`)."""
 _KGO: Final = "github.com/twmb/franz-go"
 
 
 def kgo_version() -> str:
-    """Of franz-go."""
+    """The version of franz-go."""
     found = re.search(rf"^require {re.escape(_KGO)} v(\S+)$", (SOURCES / "go" / "go.mod").read_text(), re.MULTILINE)
     assert found is not None
     return found[1]

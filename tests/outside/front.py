@@ -1,9 +1,9 @@
-"""A cluster and a mesh behind one address, for programs that create topics, produce, and consume: what a pool serves
-goes to the mesh, all else past it to the cluster.
+"""A cluster and a mesh behind one address, for programs that create topics, produce and consume: requests that a pool
+serves go to the mesh, all others directly to the cluster.
 
-The mesh advertises the addresses of the front, so only the coordinators of transactions have to be renamed here. The
-versions of an API are those of the one that serves it; what names positions of the cluster's logs or is about other
-kinds of groups is not advertised, since the mesh has neither.
+The mesh advertises the addresses of the front, so the front only has to rename the coordinators of transactions. The
+versions of an API are those of the side that serves it. APIs that use positions in the cluster's logs, or serve other
+kinds of groups, are not advertised, because the mesh has neither.
 """
 
 from __future__ import annotations
@@ -21,30 +21,40 @@ from typing import Any, Final
 from kio.index import load_response_schema
 from kio.serial import entity_reader, entity_writer
 
-from mesh.pool.apis.context import BROKER_NODE
+from mesh.pool.apis.context import NodePair
 from mesh.wire.apis import APIS, ApiKey, is_flexible
 from mesh.wire.decoder import decode_request
 from mesh.wire.encoder import encode_response
 from mesh.wire.errors import ErrorCode
-from mesh.wire.messages import ApiVersion, ApiVersionsResponse, FindCoordinatorRequest
+from mesh.wire.messages import (
+    ApiVersion,
+    ApiVersionsResponse,
+    DescribeConfigsRequest,
+    FindCoordinatorRequest,
+    IncrementalAlterConfigsRequest,
+)
 from mesh.wire.reader import Cursor
 from tests.integration.processes import free_port
 
 _START: Final = Struct(">hhi")
 _LENGTH: Final = Struct(">i")
-OF_THE_MESH: Final = frozenset(APIS) - {ApiKey.PRODUCE, ApiKey.API_VERSIONS}
+OF_BOTH: Final = frozenset({ApiKey.DESCRIBE_CONFIGS, ApiKey.INCREMENTAL_ALTER_CONFIGS})
+"""Configurations: those of groups are the mesh's, all others the cluster's."""
+OF_THE_MESH: Final = frozenset(APIS) - {ApiKey.PRODUCE, ApiKey.API_VERSIONS, *OF_BOTH}
 NOT_ADVERTISED: Final = frozenset({23, 25, 28, 71, 72, 74, 75, *range(76, 80), *range(83, 93)})
+GROUP: Final = 32
+"""The resource type of a group."""
 """OffsetForLeaderEpoch; offsets in transactions; telemetry; topics by id; share and streams groups."""
 HIGHEST: Final[Mapping[int, int]] = {ApiKey.PRODUCE: 12}
-"""From v13 on it names topics by ids, which are others at the mesh."""
+"""From v13 on it names topics by ids, which differ at the mesh."""
 FIRST_AUTO_CREATING: Final = 4
 OF_A_TRANSACTION: Final = 1
-"""The key type of FindCoordinator."""
+"""The key type of a transaction in FindCoordinator."""
 Versions = Mapping[int, tuple[int, int]]
 
 
 class Front:
-    """Listens on an address of its own for each address of the mesh that it stands in for. It runs in a thread."""
+    """A thread that listens on a new address for each address of the mesh that it stands in front of."""
 
     def __init__(self, cluster: str) -> None:
         """cluster: the address of its only broker."""
@@ -65,7 +75,7 @@ class Front:
         return f"{host}:{own}"
 
     def close(self) -> None:
-        """Listen no more, and end every connection."""
+        """Stops listening, and closes every connection."""
 
         async def end() -> None:
             others = asyncio.all_tasks() - {asyncio.current_task()}
@@ -92,7 +102,7 @@ class Front:
                 tasks.create_task(client.answer())
                 tasks.create_task(client.take())
         except* (OSError, EOFError):
-            pass  # one of the three is gone, and so is the connection
+            pass  # one of the three is gone, and with it the connection
         finally:
             for closed in (writer, *(link.writer for link in links if link.writer)):
                 closed.transport.abort()
@@ -102,14 +112,14 @@ class Link:
     """A connection to the mesh or to the cluster, opened when it is first needed; answers come in the order asked."""
 
     def __init__(self, address: tuple[str, int], tasks: asyncio.TaskGroup) -> None:
-        """tasks: in which it receives; they end when it does."""
+        """tasks: the group in which it receives; they end with it."""
         self._address = address
         self._tasks = tasks
         self._waiting: deque[asyncio.Future[bytes]] = deque()
         self.writer: asyncio.StreamWriter | None = None
 
     async def ask(self, frame: bytes, *, is_answered: bool = True) -> asyncio.Future[bytes]:
-        """The answer to come, without its length; empty at once if there is none."""
+        """A future answer, without its length; empty at once if the request has none."""
         if self.writer is None:
             reader, self.writer = await asyncio.open_connection(*self._address)
             self._tasks.create_task(self._receive(reader))
@@ -137,7 +147,7 @@ class _Client:
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
     ) -> None:
-        """own: the address that the client has connected to."""
+        """own: the address that the client connected to."""
         self._mesh, self._cluster, self._own = mesh, cluster, own
         self._reader, self._writer = reader, writer
         self._answers: asyncio.Queue[Awaitable[bytes]] = asyncio.Queue()
@@ -164,7 +174,7 @@ class _Client:
             return self._renamed(await self._cluster.ask(frame), version)
         if key == ApiKey.METADATA and version >= FIRST_AUTO_CREATING:
             await (await self._cluster.ask(frame))  # which may create topics
-        if key in OF_THE_MESH:
+        if key in OF_THE_MESH or (key in OF_BOTH and _is_about_groups(frame)):
             return await self._mesh.ask(frame)
         return await self._cluster.ask(frame, is_answered=key != ApiKey.PRODUCE or _acknowledgements(frame) != 0)
 
@@ -180,13 +190,13 @@ class _Client:
         return frame[4:8] + _versions_body(version if is_known else 0, error, served)
 
     async def _renamed(self, answering: asyncio.Future[bytes], version: int) -> bytes:
-        """A coordinator of transactions at this address."""
+        """The answer about a coordinator of transactions at this address."""
         answer = await answering
         schema = load_response_schema(ApiKey.FIND_COORDINATOR, version)
         start = 5 if is_flexible(ApiKey.FIND_COORDINATOR, version) else 4
         read: Callable[[bytes, int], tuple[Any, int]] = entity_reader(schema)
         found, _ = read(answer, start)
-        here = {"host": self._own[0], "port": self._own[1], "node_id": BROKER_NODE}
+        here = {"host": self._own[0], "port": self._own[1], "node_id": NodePair.of(1).broker}
         if hasattr(found, "coordinators"):
             found = replace(found, coordinators=tuple(replace(each, **here) for each in found.coordinators))
         else:
@@ -232,8 +242,15 @@ def _key_type(frame: bytes) -> int:
     return request.key_type
 
 
+def _is_about_groups(frame: bytes) -> bool:
+    cursor, version = _body(frame)
+    request = decode_request(ApiKey(_START.unpack_from(frame)[0]), version, cursor)
+    assert isinstance(request, DescribeConfigsRequest | IncrementalAlterConfigsRequest)
+    return any(each.resource_type == GROUP for each in request.resources)
+
+
 def _acknowledgements(frame: bytes) -> int:
-    """What a Produce request waits for; 0: nothing, not even an answer."""
+    """The `acks` of a Produce request; 0: the client waits for no answer."""
     cursor, version = _body(frame)
     if is_flexible(ApiKey.PRODUCE, version):
         cursor.compact_nullable_string()

@@ -17,7 +17,7 @@ _CLASSES: Final[Mapping[str, str]] = {
 
 
 def write_scripts(cluster: KafkaCluster, folder: Path) -> Path:
-    """In `bin` of that folder, which is returned. cluster: whose jars they run."""
+    """Writes them into `bin` of that folder, and returns it. cluster: the one whose jars they run."""
     scripts = folder / "bin"
     scripts.mkdir(parents=True)
     for name, class_name in _CLASSES.items():

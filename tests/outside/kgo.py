@@ -1,4 +1,4 @@
-"""Which tests of kgo are run."""
+"""The tests of kgo that run."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ SUITE: Final = Suite(
         "TestShareGroup",
         "TestShareGroupETL",
         "TestShareGroupAckOnClose",
+        "TestShareGroupOffsetsAdmin",
         "TestUnknownGroupOffsetFetchPinned",
     ),
     not_applicable={
@@ -39,6 +40,5 @@ SUITE: Final = Suite(
         "TestConsumeRegex": "topics: only those of the configuration are shown, no internal ones",
         "Test848RegexBrokerResolves": "topics: only those of the configuration are shown, no internal ones",
         "TestTxnEtl": "transactions: offsets cannot be committed in one",
-        "TestShareGroupOffsetsAdmin": "share groups: offsets are not deleted",
     },
 )

@@ -12,8 +12,8 @@ from tests.outside.building import kgo_tests
 
 
 def kgo_outcome(address: str, folder: Path, without: Collection[str] = ()) -> tuple[Mapping[str, str], str]:
-    """PASS, FAIL or SKIP by the name of each test, and what they said. address: where they begin. without: tests that
-    are not run."""
+    """PASS, FAIL or SKIP by the name of each test, and their output. address: where they begin. without: excluded
+    tests."""
     log = folder / "kgo.log"
     environment = {
         **os.environ,

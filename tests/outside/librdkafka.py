@@ -1,4 +1,4 @@
-"""Which tests of librdkafka's test-runner are run: with each name all of its number that need a cluster."""
+"""The tests of librdkafka's test-runner that run: each name stands for all tests of its number that need a cluster."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ SUITE: Final = Suite(
         "0040_io_event",
         "0041_fetch_max_bytes",
         "0044_partition_cnt",
+        "0045_resubscribe_with_regex",
         "0049_consume_conn_close",
         "0050_subscribe_adds",
         "0051_assign_adds",
@@ -44,6 +45,15 @@ SUITE: Final = Suite(
         "0123_connections_max_idle",
         "0127_fetch_queue_backoff",
         "0129_fetch_aborted_msgs",
+        "0170_share_consumer_subscription",
+        "0173_share_consumer_commit_async",
+        "0174_share_consumer_concurrency",
+        "0175_share_consumer_groups",
+        "0176_share_consumer_commit_sync",
+        "0178_share_consumer_close",
+        "0180_share_consumer_config",
+        "0181_share_consumer_topic_delete",
+        "0185_share_consumer_max_poll_interval",
     ),
     not_applicable={
         "0003_msgmaxsize": "producing: a pool takes none, so the front sends it past the mesh",
@@ -64,7 +74,6 @@ SUITE: Final = Suite(
         "0038_performance": "producing: a pool takes none, so the front sends it past the mesh",
         "0039_event_dr": "producing: a pool takes none, so the front sends it past the mesh",
         "0042_many_topics": "offsets: they are the mesh's own, and begin anywhere",
-        "0045_resubscribe_with_regex": "growth: what is new is known some seconds later",
         "0045_subscribe_many_updates": "growth: what is new is known some seconds later",
         "0045_subscribe_update": "growth: what is new is known some seconds later",
         "0045_subscribe_update_non_exist_and_partchange": "growth: what is new is known some seconds later",
@@ -115,6 +124,11 @@ SUITE: Final = Suite(
         "0140_commit_metadata": "metadata: the text of a commit is not kept",
         "0142_reauthentication": "security: it needs SASL or TLS, and skips itself without",
         "0150_telemetry_mock": "alone: it needs no cluster, or one of its own",
+        "0171_share_consumer_consume": "growth: what is new is known some seconds later",
+        "0172_share_consumer_acknowledge": "partitions: each member is assigned all of them",
+        "0177_share_consumer_transactions": "share groups: the isolation level is that with which the pool began",
+        "0179_share_consumer_destroy": "share groups: one answer may have records of several partitions",
+        "0184_share_consumer_topic_recreate": "topics: their ids are of their names, also when they are made anew",
         "0190_share_consumer_telemetry": "by hand: it skips itself, or is for one who starts it",
     },
     defects={

@@ -1,4 +1,4 @@
-"""Which tests of librdkafka's test-runner are run through a relay, and directly: what passes on the brokers."""
+"""The tests of librdkafka's test-runner that run through a relay, and directly: those that pass on the brokers."""
 
 from __future__ import annotations
 

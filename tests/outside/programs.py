@@ -1,7 +1,7 @@
-"""The programs of others that are run here, and which of their tests are about what a pool promises.
+"""The programs of other projects that run here, and which of their tests are about the promises of a pool.
 
-Every test that is named runs as it is, on one cluster behind a mesh (`front.py`). One that asserts what a pool does not
-promise is named with the reason; one that should pass, and does not, with the defect.
+Each listed test runs unchanged, on one cluster behind a mesh (`front.py`). A test that asserts what a pool does not
+promise is listed with the reason; a test that should pass, but fails, with the defect.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ Reason = Literal[
     "positions: who has not joined commits only what it was given",
     "security: it needs SASL or TLS, and skips itself without",
     "scripts: it starts Kafka's shell scripts",
-    "share groups: offsets are not deleted",
+    "share groups: one answer may have records of several partitions",
+    "share groups: the isolation level is that with which the pool began",
+    "topics: their ids are of their names, also when they are made anew",
     "topics: only those of the configuration are shown, no internal ones",
     "transactions: offsets cannot be committed in one",
 ]
@@ -34,14 +36,15 @@ Reason = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Suite:
-    """run: those that pass. not_applicable: those that cannot, each with the reason. defects: those that should."""
+    """run: tests that pass. not_applicable: tests that cannot pass, each with the reason. defects: tests that should
+    pass."""
 
     run: Sequence[str]
     not_applicable: Mapping[str, Reason] = field(default_factory=lambda: MappingProxyType({}))
     defects: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
     def parameters(self) -> list[object]:
-        """Of a test that is run with each name; those that should pass and do not are expected to fail."""
+        """Parameters for a test that runs with each name; tests that should pass, but fail, are expected to fail."""
         failing = (
             pytest.param(name, marks=pytest.mark.xfail(strict=True, reason=defect))
             for name, defect in self.defects.items()

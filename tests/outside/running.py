@@ -1,4 +1,4 @@
-"""Runs one test of a program, and says what it said when it failed."""
+"""Runs one test of a program, and shows its output if it failed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LINES = 60
 
 
 def run(command: Sequence[str | Path], environment: Mapping[str, str], log: Path, timeout: float) -> str:
-    """What it printed; AssertionError with the end of it unless it exits 0 in time."""
+    """Returns its output; raises AssertionError with the end of the output unless it exits with 0 in time."""
     with log.open("wb") as output:
         try:
             code: int | str = subprocess.run(

@@ -15,9 +15,9 @@ from tests.outside.running import run
 
 pytestmark = [pytest.mark.long, pytest.mark.outside]
 FIRST = "TestIssue325"
-"""Whichever is run first finds out what there is of protocols, of which some do not wait for that."""
+"""The test that runs first learns the protocols; some tests do not wait for that."""
 RECORDS = 20_000
-"""Through each of the three topics of a chain of groups."""
+"""Records through each of the three topics of a chain of groups."""
 
 
 @pytest.mark.timeout(300)

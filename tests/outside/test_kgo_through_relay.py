@@ -1,4 +1,4 @@
-"""All of kgo's own tests through a relay, and directly: what passes on a broker passes here."""
+"""All of kgo's own tests through a relay, and directly: tests that pass on a broker pass here."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from tests.outside.kgo_whole import kgo_outcome
 
 pytestmark = [pytest.mark.long, pytest.mark.outside]
 FAILS_ANYWHERE = frozenset({"TestOptValuesCoversEveryOption"})
-"""It reads sources of kgo that are not where a built test runs."""
+"""It reads source files of kgo that a built test does not have."""
 SKIPPED = frozenset({"TestIssueProduceBrokerTooOldFailsRecords", "TestSCRAMAuth", "TestSCRAMAuthBadCredentials"})
 """They need an older broker, or one with SCRAM."""
 
 
 @pytest.fixture(params=["directly", "through the relay"])
 def address(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[str]:
-    """Where the tests begin."""
+    """The address at which the tests begin."""
     if missing := missing_programs():
         pytest.skip(f"a real Apache Kafka needs Java 17 and Maven; not found: {', '.join(missing)}")
     cluster = KafkaCluster("eu", kafka_jars(), tmp_path / "kafka", BROKER)

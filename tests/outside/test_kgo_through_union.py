@@ -1,6 +1,6 @@
-"""All of kgo's own tests through a union. Once everything belongs to the second cluster: every node id, address and
-producer id is another one than the broker's. Once topics are split over both by their names, which are random: a
-group has topics of two clusters."""
+"""All of kgo's own tests through a union, twice. In the first run the second cluster has all topics, so every node id,
+address and producer id differs from the broker's. In the second run both clusters have topics, by their names, which
+are random: a group has topics of two clusters."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from tests.router.union_mesh import UnionMesh
 pytestmark = [pytest.mark.long, pytest.mark.outside]
 CONFIG = {"topics": [{"prefix": "eu-only.", "route": "eu"}, {"prefix": "", "route": "us"}], "default": "us"}
 FAILS = frozenset({"TestOptValuesCoversEveryOption"})
-"""It reads sources of kgo that are not where a built test runs."""
+"""It reads source files of kgo that a built test does not have."""
 
 
 OF_ONE_HOME = frozenset({"TestTxnEtl"})
-"""A transaction has one home. This test writes to topics of both, is refused, and tries again for ever."""
+"""A transaction has one home. This test writes to topics of both clusters, is refused, and retries for ever."""
 SPLIT = {
     "topics": [*({"pattern": f"{digit}*", "route": "eu"} for digit in "01234567"), {"prefix": "", "route": "us"}],
     "default": "eu",
 }
-"""kgo's tests call topics by random hexadecimal digits."""
+"""kgo's tests name topics with random hexadecimal digits."""
 
 
 @pytest.fixture

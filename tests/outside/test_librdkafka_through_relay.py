@@ -1,4 +1,5 @@
-"""librdkafka's own tests through a relay, and directly in the same minutes: what passes on the brokers passes here."""
+"""librdkafka's own tests through a relay, and directly in the same minutes: tests that pass on the brokers pass
+here."""
 
 from __future__ import annotations
 
@@ -24,19 +25,19 @@ RULES = {
     "allow.everyone.if.no.acl.found": "true",
 }
 PATIENT = {
-    # A node that a busy machine holds up is not to lose what it leads.
+    # A node that a busy machine delays should keep its leadership.
     "broker.session.timeout.ms": "18000",
     "replica.lag.time.max.ms": "30000",
 }
 SHORT_SESSIONS = {"group.min.session.timeout.ms": "100"}
-"""Some tests ask for them."""
+"""Some tests ask for such short sessions."""
 SECONDS, PATIENCE = 400, 3
-"""For a test; and how much longer than on a quick machine one may take by its own time limit."""
+"""Seconds for a test, and the factor by which it may exceed its own time limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class RelayBed:
-    """doors: where clients begin, by way. scripts: a folder with Kafka's."""
+    """doors: the addresses where clients begin, by way. scripts: a folder with Kafka's scripts."""
 
     doors: dict[str, str]
     folder: Path

@@ -1,5 +1,5 @@
-"""A busy group, made up: two clusters, two topics, members fast and slow, one that stands still, one that dies, a job
-that leases, and a few poisoned records."""
+"""A generated busy group: two clusters, two topics, fast and slow members, one that is stuck, one that dies, a job that
+leases, and a few poisoned records."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
-from mesh.pipelines.audit.accounts import Happened
+from mesh.pipelines.audit.accounts import JournalEvent
 from mesh.pipelines.audit.records import Place
 
 BEGIN = 1_790_000_000_000
 WORK = {"pay-1": 6, "pay-2": 7, "pay-3": 9, "billing-<b>": 11, "pay-5": 8, "pay-6": 14, "slow-7": 160, "stuck-8": 10}
-"""Milliseconds a member works on a record."""
+"""Milliseconds of a member's work for a record."""
 STUCK, DIES, LEASES = "stuck-8", "pay-6", "nightly"
 PLACES: list[Place] = [
     *(("eu", "orders", partition) for partition in range(4)),
@@ -23,23 +23,25 @@ PLACES: list[Place] = [
 
 
 def rows(seconds: int, seed: int = 1) -> Iterator[tuple[Place, tuple[Any, ...]]]:
-    """As Spark has them of a journal."""
+    """The rows of a journal, as Spark has them."""
     for number, (place, each) in enumerate(_events(seconds, random.Random(seed))):
         what = each.event, each.time, each.first, each.last, each.member, each.client_id, each.host, each.lease
         yield place, (each.time, "run", 0, number, *what, each.deliveries, each.produced)
 
 
-def _events(seconds: int, chance: random.Random) -> Iterator[tuple[Place, Happened]]:
+def _events(seconds: int, chance: random.Random) -> Iterator[tuple[Place, JournalEvent]]:
     end = BEGIN + seconds * 1_000
     free = [(BEGIN + index * 40, name) for index, name in enumerate(WORK)]
     heapq.heapify(free)
     next_offset = dict.fromkeys(PLACES, 0)
     again: list[tuple[Place, int, int, int]] = []
-    found: list[tuple[int, Place, Happened]] = [(BEGIN, place, Happened("known", BEGIN, 0, -1)) for place in PLACES]
+    found: list[tuple[int, Place, JournalEvent]] = [
+        (BEGIN, place, JournalEvent("known", BEGIN, 0, -1)) for place in PLACES
+    ]
 
     def told(place: Place, event: str, time: int, first: int, last: int, name: str, **more: Any) -> None:
         host = f"10.0.0.{len(name) % 7 + 2}"
-        found.append((time, place, Happened(event, time, first, last, name, name, host, **more)))
+        found.append((time, place, JournalEvent(event, time, first, last, name, name, host, **more)))
 
     while free and free[0][0] < end:
         now, name = heapq.heappop(free)

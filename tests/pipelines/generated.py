@@ -16,8 +16,8 @@ PARTITIONS = 12
 SPAN = 500
 HOUR = 3_600_000
 LOSS, DUPLICATE, FALSE, PASSED_OVER = (1, 1_234), (2, 12_345), (3, 1_501), (4, 1_599)
-"""Partition and offset: acknowledged by a lease and not landed; landed twice; acknowledged by a member that was never
-given it; passed over by the group."""
+"""Partition and offset of each fault: acknowledged by a lease and not landed; landed twice; acknowledged by a member
+that never got it; skipped by the group."""
 
 
 def config_of(folder: Path) -> AuditJob:
@@ -34,8 +34,8 @@ def config_of(folder: Path) -> AuditJob:
 
 
 def write_table(spark: Any, folder: Path, begin: int, end: int, planted: bool = True) -> None:
-    """Offsets [begin, end) of every partition, the way landings leave them: many files, offsets in runs. What members
-    acknowledge (every second span) is not there."""
+    """Writes offsets [begin, end) of every partition, as landings leave them: many files, offsets in runs. It leaves
+    out the offsets that members acknowledge (every second span)."""
     rows = spark.range(0, (end - begin) * PARTITIONS, numPartitions=8).selectExpr(
         f"'{CLUSTER}' cluster",
         f"'{TOPIC}' topic",
@@ -53,7 +53,7 @@ def write_table(spark: Any, folder: Path, begin: int, end: int, planted: bool = 
 
 
 def landed_rows(begin: int, end: int, planted: bool) -> Iterator[Row]:
-    """The same as runs."""
+    """The same rows as runs."""
     for partition in range(PARTITIONS):
         place = CLUSTER, TOPIC, partition
         for first in range(begin, end, 2 * SPAN):
@@ -66,7 +66,7 @@ def landed_rows(begin: int, end: int, planted: bool) -> Iterator[Row]:
 
 
 def events(begin: int, end: int, planted: bool = True) -> Iterator[Row]:
-    """Every span is held and acknowledged, in turn by a lease and by a member; each tenth goes through two hands."""
+    """Every span is held and acknowledged, alternately by a lease and by a member; every tenth has two holders."""
     for partition in range(PARTITIONS):
         place = CLUSTER, TOPIC, partition
         number = 0

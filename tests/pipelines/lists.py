@@ -1,4 +1,4 @@
-"""As much of Spark's RDDs as audits and reports use, over lists: their logic is tested where Spark is not installed."""
+"""The part of Spark's RDDs that audits and reports use, over lists: their logic is tested without Spark."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Broadcast:
 
 
 class Session:
-    """Both the session and its context."""
+    """Stands for both the session and its context."""
 
     defaultParallelism = 2
 

@@ -1,4 +1,4 @@
-"""Topics of a real broker whose offsets have holes: compacted, written by transactions, their beginning deleted."""
+"""Topics of a real broker whose offsets have holes: compacted, written by transactions, or with a deleted beginning."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ def eager_cleaner(cluster: KafkaCluster) -> Iterator[None]:
 def _set_cleaner(cluster: KafkaCluster, operation: AlterConfigOpType) -> None:
     entry = ConfigEntry("log.cleaner.backoff.ms", "100", incremental_operation=operation)
     resource = ConfigResource(ResourceType.BROKER, "1", incremental_configs=[entry])
-    admin = cluster.admin()  # it has to live until the answer is there
+    admin = cluster.admin()  # must live until the answer comes
     (done,) = admin.incremental_alter_configs([resource]).values()
     done.result(30)
 
 
 class Log:
-    """One topic with one partition, and what was written to it: values by offset."""
+    """One topic with one partition, and the values written to it, by offset."""
 
     def __init__(self, cluster: KafkaCluster, topic: str, config: Mapping[str, str] | None = None) -> None:
         cluster.create_topic(topic, 1, config)
@@ -51,7 +51,7 @@ class Log:
         self._number = 0
 
     def write(self, *keys: str) -> list[int]:
-        """A record for each key, with a value that no other has; where they are."""
+        """Writes a record for each key, with a unique value; returns their places."""
         return self._produce(self._producer(), keys)
 
     def transaction(self, count: int, commits: bool = True) -> list[int]:
@@ -68,8 +68,8 @@ class Log:
         return found
 
     def compact(self, gone: Sequence[int]) -> None:
-        """Returns when the cleaner has removed these. What was written last is never compacted: one more record begins
-        another segment."""
+        """Returns when the cleaner has removed these. Kafka never compacts the newest segment, so this writes one more
+        record to begin another segment."""
         self._now += 60_000
         self.write(f"another segment {self._now}")
         eventually(f"{self.topic} is compacted", lambda: not set(gone) & set(self.read()), interval=0.2)
@@ -80,7 +80,7 @@ class Log:
         assert done.result(30).low_watermark == offset
 
     def read(self) -> list[int]:
-        """The offsets of what can be consumed now, read without any code of an audit."""
+        """The offsets that a consumer can read now, without any code of an audit."""
         consumer = Consumer(
             {
                 **CLIENT_PROPERTIES,

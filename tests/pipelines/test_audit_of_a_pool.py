@@ -1,4 +1,5 @@
-"""An audit and a report of a real mesh with a journal, on two real clusters, of what a member and Spark were given."""
+"""An audit and a report of a real mesh with a journal, on two real clusters, about records that a member and Spark
+got."""
 
 from __future__ import annotations
 
@@ -80,7 +81,7 @@ def waiting_member(bench: Bench) -> Iterator[None]:
 
 
 def without_records(bench: Bench) -> int:
-    """How many offsets have none, as the journal says."""
+    """The number of offsets without a record, according to the journal."""
     topic = f"{bench.topic}-journal"
     properties = {"bootstrap.servers": bench.clusters[0].bootstrap_servers}
     pages = [
@@ -97,7 +98,7 @@ def without_records(bench: Bench) -> int:
 
 
 def gaps_of(bench: Bench, records: int) -> int:
-    """How many offsets have none, upstream, where so many have one."""
+    """The number of upstream offsets without a record, if so many have one."""
     return sum(sum(log_ends(cluster, bench.topic).values()) for cluster in bench.clusters) - records
 
 
@@ -118,12 +119,12 @@ def test_what_a_member_and_spark_were_given(bench: Bench, spark: Any, tmp_path: 
     assert totals["expected"] == totals["delivered"] == totals["acknowledged"] == 2_000
     assert (totals["landed"], verdict.waiting) == (0, 0)
 
-    with waiting_member(bench):  # so that the mesh reads, and finds what has no record
+    with waiting_member(bench):  # so that the mesh reads, and finds offsets without a record
         bench.close_members()
         bench.feed(1_000)
         eventually("the journal says what has no record", lambda: without_records(bench) == gaps_of(bench, 3_000))
     run_once(land(spark, options_of(bench), tmp_path))
-    run_once(land(spark, options_of(bench), tmp_path))  # acknowledges what the one before has landed
+    run_once(land(spark, options_of(bench), tmp_path))  # acknowledges what the last run has landed
     bench.until_all_committed()
     verdict = next_audit(spark, config)
     print(*verdict.lines(), sep="\n")
@@ -138,12 +139,12 @@ def test_what_a_member_and_spark_were_given(bench: Bench, spark: Any, tmp_path: 
     assert counts["acknowledged"] == 3_000
     by_kind = Counter[bool]()
     for each in made.figures.members:
-        by_kind[each.person.is_lease] += each.tally.counts["acknowledged"]
+        by_kind[each.member_info.is_lease] += each.tally.counts["acknowledged"]
     assert by_kind == {False: 2_000, True: 1_000}
     assert counts["delivered"] + counts["redelivered"] == 3_000 + counts["released"] + counts["revoked"]
     assert len(made.figures.topics) == 2
-    assert sorted(each.person.is_lease for each in made.figures.members)[0] is False
-    assert any(each.person.is_lease for each in made.figures.members)
+    assert sorted(each.member_info.is_lease for each in made.figures.members)[0] is False
+    assert any(each.member_info.is_lease for each in made.figures.members)
     assert not made.figures.holes.any
     assert made.figures.total.waited.total() >= 2_000, "when records were produced is known of what members got"
     assert "</html>" in made.page.read_text()

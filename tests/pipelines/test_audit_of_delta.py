@@ -1,4 +1,4 @@
-"""An audit of a Delta table that a landing on Spark has made of what a real mesh gave it."""
+"""An audit of a Delta table that a landing on Spark has made of the records of a real mesh."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.long, pytest.mark.kafka]
 
 
 def land(spark: Any, bench: Bench, folder: Path) -> None:
-    """What is there; what the landing before has brought is acknowledged."""
+    """Lands the available records; those of the previous landing are acknowledged."""
     landing.land(
         spark,
         landing.Landing.model_validate(

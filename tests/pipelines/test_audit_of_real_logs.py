@@ -1,5 +1,5 @@
-"""Audits where offsets have no record, on a real broker and a real mesh: compaction, transactions and retention are not
-taken for losses, and losses beside them are found."""
+"""Audits of offsets without records, on a real broker and a real mesh: an audit does not report compaction,
+transactions and retention as losses, and finds losses beside them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ GROUP = "audited"
 
 
 class Member:
-    """A plain consumer of all logs, which lands what it is given and commits it."""
+    """A plain consumer of all logs, which lands its records and commits them."""
 
     def __init__(self, mesh: Mesh, logs: Sequence[Log], table: Path) -> None:
         self._mesh = mesh
@@ -36,7 +36,7 @@ class Member:
         self._landed: set[tuple[str, str]] = set()
 
     def take(self, *missed: tuple[Log, int]) -> None:
-        """What is there and was not landed yet; `missed` are those that it will not get."""
+        """Lands the available records that were not landed yet; `missed` are those that it will not get."""
         there = {(log.topic, log.written[offset]): (log, offset) for log in self._logs for offset in log.read()}
         done = {(log.topic, log.written[offset]) for log, offset in missed} | self._landed
         wanted = {key: place for key, place in there.items() if key not in done}
@@ -56,7 +56,7 @@ class Member:
                 message = consumer.poll(60)
                 assert message is not None, f"did not come: {sorted(wanted.keys() - found.keys())}"
                 key = str(message.topic()), (message.value() or b"").decode()
-                found[key] = wanted[key]  # and nothing else comes
+                found[key] = wanted[key]  # and nothing else
             consumer.commit(asynchronous=False)
         finally:
             consumer.close()
@@ -101,7 +101,7 @@ def test_offsets_without_records_are_no_losses_and_losses_beside_them_are(
     logs = [by_key, transacted, trimmed]
     config = audit_of(cleaned, logs, tmp_path)
 
-    # Before anybody reads: values that are no more, what was aborted, a beginning that was deleted.
+    # Before anything is read: replaced values, aborted records, a deleted beginning.
     by_key.compact(gone=by_key.write(*KEYS, *KEYS)[: len(KEYS)])
     for commits in (True, False, True, True):
         transacted.transaction(5, commits)
@@ -113,16 +113,16 @@ def test_offsets_without_records_are_no_losses_and_losses_beside_them_are(
         member = Member(mesh, logs, tmp_path / "table")
         member.take()
 
-        # After all of it was acknowledged and landed, and before an audit: the same once more.
+        # After everything was acknowledged and landed, and before an audit: the same again.
         old = by_key.read()[:5]
         by_key.write(*KEYS[:5])
         by_key.compact(gone=old)
         trimmed.delete_below(20)
         member.take()
-        transacted.delete_below(transacted.read()[-1])  # with markers, and what was aborted
+        transacted.delete_below(transacted.read()[-1])  # with markers and aborted records
         mesh.stop()
 
-        # And what nobody was given yet.
+        # And records that no member got yet.
         lost = [by_key.write("lost")[0], transacted.transaction(5)[0], 33]
         superseded = by_key.write(*KEYS[5:])
         transacted.transaction(5, commits=False)
@@ -138,7 +138,7 @@ def test_offsets_without_records_are_no_losses_and_losses_beside_them_are(
         assert totals["acknowledged"] == totals["landed"] == totals["expected"] - verdict.waiting
         assert totals["missing"] == 0
 
-        # What waits is compacted and deleted, too; and of each log one record is passed over.
+        # Waiting records are compacted and deleted, too; and one record of each log is skipped.
         by_key.write(*KEYS[5:])
         by_key.compact(gone=superseded)
         for log, offset in ((transacted, lost[1]), (trimmed, lost[2])):
@@ -169,7 +169,7 @@ def test_only_what_is_compacted_is_said_to_be(kafka: KafkaCluster) -> None:
 
 
 def pass_over(cluster: KafkaCluster, lost: dict[Log, int]) -> None:
-    """Somebody commits for the group, beyond records that nobody has read."""
+    """Commits for the group, beyond records that no member has read."""
     consumer = Consumer({**CLIENT_PROPERTIES, "bootstrap.servers": cluster.bootstrap_servers, "group.id": GROUP})
     try:
         eventually("the mesh has left the group", lambda: cluster.group_members(GROUP) == 0)

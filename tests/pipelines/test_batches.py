@@ -1,4 +1,4 @@
-"""What the table of batches is made of: the checkpoint, and the log of the landed table."""
+"""The sources of the table of batches: the checkpoint, and the log of the landed table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A batch is in a Delta table once, however often it is brought."""
+"""A Delta table has a batch once, however often it is written."""
 
 from __future__ import annotations
 

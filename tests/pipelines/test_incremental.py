@@ -1,4 +1,5 @@
-"""What an audit reads is what is new, whatever lies there from before: counted, since time says less."""
+"""An audit reads only new data, however much there was before. The tests count what it reads, because times say
+less."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ GROUP = "g"
 
 @pytest.fixture
 def read(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """Offsets, pages and files that were read; the mock cluster knows no configurations."""
+    """Counts of the offsets, pages and files that were read; the mock cluster knows no configurations."""
     from mesh.pipelines.audit import landed
 
     found = Counter[str]()
@@ -55,7 +56,7 @@ def read(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
 
 def happens(servers: str, topic: str, table: Path, number: int, begin: int, end: int) -> None:
-    """Records come, a lease has them, they land, and the group commits: with one page and one file."""
+    """Records come, a lease gets them, they land, and the group commits: one page and one file."""
     produce(servers, topic, [(b"x", HOUR)] * (end - begin))
     page = Page(HOUR)
     who = ("job", "c", "h", "L")

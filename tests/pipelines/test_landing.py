@@ -1,4 +1,4 @@
-"""What the landing job is told; that it lands each record once is proven in tests/spark."""
+"""The configuration of the landing job; tests/spark proves that it lands each record once."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Consumers that read a long log at once, as real ones do: a client fetches ahead, its application works that off, and
-what it has worked off is committed at an interval, or after each poll."""
+"""Consumers that read a long log at once, as real ones do: a client fetches ahead, its application processes the
+records, and the client commits the processed ones at an interval, or after each poll."""
 
 from __future__ import annotations
 
@@ -20,13 +20,14 @@ PARTITIONS = range(4)
 BATCH = 5
 RUN = 5 * BATCH
 WINDOW = 10
-"""The first window: as small beside what is read in a second here, as 500 are beside a million."""
+"""The first window: as small beside a second's records here as 500 beside a million."""
 QUICK = 1e9
 
 
 @dataclass(slots=True)
 class Skimmer(Consumer):
-    """Looks at no record: there are too many. ahead: partition, offset and count of each batch that waits in it."""
+    """A client that does not look at records, because there are too many. ahead: partition, offset and count of each
+    batch that waits in it."""
 
     ahead: deque[tuple[int, int, int]] = field(default_factory=deque)
     taken: int = 0
@@ -41,8 +42,9 @@ class Skimmer(Consumer):
 
 
 class Reader:
-    """rate: records a second that it works off. every: seconds between two commits, None for a commit after each poll
-    of `per_poll`. phase: seconds until the first. prefetch: records that wait in it, from which on it does not ask."""
+    """A reader of the log. rate: records a second that it processes. every: seconds between two commits, None for a
+    commit after each poll of `per_poll`. phase: seconds until the first. prefetch: the number of waiting records from
+    which on it does not fetch."""
 
     def __init__(
         self,
@@ -62,7 +64,7 @@ class Reader:
         self._prefetch = prefetch
         self._credit = 0.0
         self._positions: dict[int, int] = {}
-        """What is worked off and not committed."""
+        """Processed and uncommitted positions."""
         self._uncommitted = 0
 
     @property
@@ -71,11 +73,11 @@ class Reader:
 
     @property
     def waiting(self) -> int:
-        """Records that it has taken and not worked off."""
+        """Records that it has fetched but not processed."""
         return self.taken - self.done
 
     def ask(self) -> bool:
-        """Whether it was answered at once."""
+        """Returns true if it was answered at once."""
         if self.consumer.is_parked or self.waiting >= self._prefetch:
             return False
         self.consumer.fetch(wait=0.5, partition_maximum=4_000)
@@ -109,7 +111,7 @@ class Reader:
 
 
 class CatchUp:
-    """A log of `records`, of which the upstream clusters bring so many a second at most, while the mesh wants any."""
+    """A log of `records`. The upstream clusters bring at most so many a second while the mesh wants any."""
 
     def __init__(self, records: int, rate: float, settings: PoolSettings | None = None) -> None:
         self.world = World(settings or PoolSettings(initial_window=WINDOW))
@@ -123,7 +125,7 @@ class CatchUp:
         self._generator = random.Random(1)
 
     def add(self, rate: float, every: float | None, phase: float = 0.0, per_poll: int = 500) -> Reader:
-        """A consumer that joins now."""
+        """Adds a consumer that joins now."""
         world, is_first = self.world, not self.readers
         consumer = Skimmer(world, f"c{len(self.readers)}", world.connect(), world.connect())
         assert consumer.join().error is ErrorCode.NONE
@@ -135,7 +137,7 @@ class CatchUp:
         return reader
 
     def grow(self, records: int) -> None:
-        """So many more stand in the log."""
+        """Adds so many records to the log."""
         each = records // len(PARTITIONS)
         self._left = [left + each for left in self._left]
         self._end += each
@@ -143,7 +145,7 @@ class CatchUp:
         self.world.upstream(lambda pool: pool.intake.ends_known(ends))
 
     def run(self, seconds: float) -> list[int]:
-        """What each has taken meanwhile."""
+        """How many records each consumer took in this time."""
         before = [reader.taken for reader in self.readers]
         for _ in range(round(seconds / TICK)):
             self._tick()
@@ -165,7 +167,7 @@ class CatchUp:
         world.advance(TICK)
 
     def _bring(self) -> None:
-        """A run of each partition that is wanted, as far as it goes."""
+        """Brings a run of each wanted partition, as far as the rate allows."""
         for _ in PARTITIONS:
             self._turn = (self._turn + 1) % len(PARTITIONS)
             count = min(self._left[self._turn], RUN)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @cache
 def reachable(state: OffsetState) -> frozenset[OffsetState]:
-    """Where an offset may be after some time, itself included."""
+    """Where an offset may be after some time, including its own place."""
     found, open_ones = {state}, [state]
     while open_ones:
         here = open_ones.pop()
@@ -41,8 +41,8 @@ def check_pool(world: World, pool: Pool) -> None:
         _place(places, "resting", [(e.span.first, e.span.last) for e in partition.resting.values()])
         leased = {offset for e in partition.leased.values() for offset in range(e.span.first, e.span.last + 1)}
         _place(places, "leased", [(e.span.first, e.span.last) for e in partition.leased.values()])
-        for reservation in partition.reserving:
-            _place(places, "kept", [(e.first, e.last) for e in reservation.kept[partition]])
+        for reservation in partition.reservations:
+            _place(places, "kept", [(e.first, e.last) for e in reservation.records[partition]])
         for partition_fetch in partition.parked.values():
             _place(places, "collected", [(e.first, e.last) for e in partition_fetch.collected or ()])
         locks = 0
@@ -65,15 +65,21 @@ def check_pool(world: World, pool: Pool) -> None:
             if fetch.terms is not None
             for entry in wanted.collected or ()
         )
-        assert partition.locks == locks, (partition, partition.locks, locks)
+        assert partition.acquired_offsets == locks, (partition, partition.acquired_offsets, locks)
         ledger = partition.ledger
+        if ledger.replayed is not None and partition.ownership is not Ownership.UNASSIGNED:
+            again = offsets_of(ledger.replayed.left if ledger.replayed.is_cancelled else ledger.replayed.out)
+            assert again <= places.keys(), (partition, again - places.keys())
+            assert all(ledger.is_settled(offset) for offset in offsets_of(ledger.replayed.left))
+            for offset in again:
+                del places[offset]
         if partition.ownership is not Ownership.UNASSIGNED:
             unsettled = offsets_of(ledger.unsettled(ledger.committable, ledger.received - 1))
             settled = set(range(ledger.committable, ledger.received)) - unsettled
             waits = set() if ledger._empty_from is None else set(range(ledger._empty_from, ledger.received))
             assert unsettled - waits <= places.keys(), (partition, unsettled - waits - places.keys())
             assert not waits & places.keys(), (partition, waits & places.keys())
-            # What was leased may turn out not to exist upstream: then it is settled as well.
+            # Leased offsets may turn out not to exist upstream: then they are settled as well.
             assert not (settled - leased) & places.keys(), (partition, (settled - leased) & places.keys())
             assert all(ledger.committable <= offset < ledger.received for offset in places if offset not in leased)
             _check_transitions(world, partition, places)
@@ -105,7 +111,7 @@ def offsets_of(spans: Iterable[Span]) -> set[int]:
 
 
 def _check_budgets(world: World, pool: Pool) -> None:
-    """What is full is not asked for more."""
+    """Checks that the pool asks for no more records when a budget is full."""
     settings = pool._settings
     upstream = world.upstreams[world.group]
     over = pool.serving.distribution.backlogs.size >= settings.pool_budget
@@ -127,19 +133,20 @@ def _check_budgets(world: World, pool: Pool) -> None:
         == sum(each.size for each in reservations._reservations.values())
         <= MOST_BYTES_TOGETHER + MOST_BYTES
     )
-    kept = pool.serving.distribution.backlogs.size + pool.serving.replays.size + sum(collected) + reservations.size
-    assert pool.serving.replays.size <= settings.replay_budget
+    kept = pool.serving.distribution.backlogs.size + pool.serving.sent_batches.size + sum(collected) + reservations.size
+    assert pool.serving.sent_batches.size <= settings.replay_budget
     assert world.memory.used >= kept
 
 
 def _check_waiting(pool: Pool) -> None:
-    """A parked Fetch waits on a partition while it may take a batch from it, and takes what is there."""
+    """Checks that a parked Fetch waits on a partition only while it may take a batch from it, and takes available
+    ones."""
     for partition in pool.partitions.values():
         for fetch, partition_fetch in partition.parked.items():
             distribution = pool.serving.distribution
             stopped = distribution.is_stopped or partition.source.cluster in distribution.withheld
             stopped = stopped or distribution.window_limits.is_full(fetch.member)
-            may = not stopped and not partition_fetch.behind and partition.is_active
+            may = not stopped and not partition_fetch.needs_resend and partition.is_active
             may = may and not partition_fetch.is_locked
             if may and not partition.backlog:
                 assert fetch in partition.waiting, (partition, fetch)
@@ -169,7 +176,7 @@ _STATES = {
 
 
 def _check_transitions(world: World, partition: Partition, places: dict[int, str]) -> None:
-    """Whatever has happened to an offset since it was looked at last, the table of transitions allows it."""
+    """Checks that the table of transitions allows each change of an offset since the last check."""
     key = (world.group, partition.source)
     ledger, before = world.states.get(key, (None, {}))
     now = {offset: _STATES[place] for offset, place in places.items()}
@@ -183,7 +190,7 @@ def _check_transitions(world: World, partition: Partition, places: dict[int, str
         settled = range(partition.ledger.committable, partition.ledger.received)
         assert not any(offset in now for offset in settled if offset not in before and offset < world.seen.get(key, 0))
     world.states[key] = (partition.ledger, now)
-    # What has no record at the end of what was read counts with what comes next.
+    # Offsets without a record at the end of the read part count with the next batch.
     waits_from = partition.ledger._empty_from
     world.seen[key] = partition.ledger.received if waits_from is None else waits_from
 

@@ -1,4 +1,4 @@
-"""A client that exists only as plain values: it joins, fetches, commits and leaves as real ones do."""
+"""A client made of plain values: it joins, fetches, commits and leaves as real ones do."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Protocol: TypeAlias = Literal["classic", "consumer"]
 
 @dataclass(slots=True)
 class Consumer:
-    """A client: its identity, and where it stands."""
+    """A client: its identity, and its positions."""
 
     world: World
     name: str
@@ -44,13 +44,13 @@ class Consumer:
     """(partition, virtual offset, value), in the order of their arrival."""
     principal: Principal = ANONYMOUS
     damaged: int = 0
-    """Batches that it could not read: there it stops."""
+    """Batches that it could not read; it stops there."""
     ticket: object | None = None
-    """Of the Fetch that is parked."""
+    """The ticket of the parked Fetch."""
 
     @property
     def asks_to_join_again(self) -> ErrorCode:
-        """Of a heartbeat: that it is to begin anew."""
+        """True for a heartbeat that tells it to join again."""
         return ErrorCode.REBALANCE_IN_PROGRESS
 
     @property
@@ -98,7 +98,7 @@ class Consumer:
         return result
 
     def reset(self, partitions: Iterable[int] = range(4)) -> None:
-        """Take the committed positions, as a client does after a join."""
+        """Takes the committed positions, as a client does after a join."""
         names = [(ORDERS, partition) for partition in partitions]
         committed, effects = self.world.cluster.committed_offsets(
             self.coordinator, self.name, self.group, self.member_id, names, self.world.now
@@ -155,7 +155,7 @@ class Consumer:
                     return
                 for record in decode_records(batch):
                     assert record.value is not None
-                    if record.offset >= position:  # clients drop what lies below their position
+                    if record.offset >= position:  # clients drop records below their position
                         self.received.append((partition, record.offset, record.value))
                         self.world.given(self.group, partition, record.offset, record.value)
                 end = max(end, batch.last + 1)
@@ -190,9 +190,8 @@ class Consumer:
 
     def leave(self) -> None:
         ticket = self.world.ticket()
-        self.world.do(
-            self.world.cluster.groups.leave(ticket, self.group, ((self.member_id, self.instance_id),), self.world.now)
-        )
+        members = ((self.member_id, self.instance_id),)
+        self.world.do(self.world.cluster.groups.leave(self.coordinator, ticket, self.group, members, self.world.now))
 
     def heartbeat(self) -> ErrorCode:
         ticket = self.world.ticket()
@@ -210,7 +209,7 @@ class Consumer:
         return self.world.answer(ticket, HeartbeatResult).error
 
     def disconnect(self) -> None:
-        """Every connection at once, as when the process dies."""
+        """Closes every connection at once, as when the process dies."""
         self.ticket = None
         for connection in (self.fetching, self.coordinator):
             self.world.disconnect(connection)
@@ -218,7 +217,7 @@ class Consumer:
 
 @dataclass(slots=True)
 class EpochConsumer(Consumer):
-    """One of the consumer protocol (KIP-848): its generation is its epoch."""
+    """A client of the consumer protocol (KIP-848): its generation is its epoch."""
 
     assigned: dict[TopicName, int] = field(default_factory=dict)
 

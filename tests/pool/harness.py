@@ -1,4 +1,4 @@
-"""A virtual cluster with a clock, upstream clusters and clients that exist only as plain values."""
+"""A virtual cluster with a clock, upstream clusters and clients, all made of plain values."""
 
 from __future__ import annotations
 
@@ -15,10 +15,12 @@ from mesh.memory import MemoryBudget
 from mesh.pool.common.delivery_events import DeliveryEvent
 from mesh.pool.common.effects import (
     AskUpstream,
+    ChangeGroupConfigs,
     CommitUpstream,
     ConsumeUpstream,
     DeadLetterUpstream,
     Effect,
+    KeepShareGroup,
     LeaveUpstream,
     PauseUpstream,
     Report,
@@ -32,11 +34,13 @@ from mesh.pool.common.offset_states import OffsetState
 from mesh.pool.common.queries import (
     CommittedUpstream,
     DeleteGroups,
-    GroupOffsets,
+    DeleteOffsets,
+    FindGroupOffsets,
     GroupsDeleted,
     LogOffset,
     LogOffsets,
     LogOffsetsFound,
+    OffsetsDeleted,
     OffsetsSet,
     Question,
     SetOffsets,
@@ -50,13 +54,14 @@ from mesh.pool.pool import Pool
 from mesh.pool.state.fetch import FetchResult
 from mesh.pool.state.ledger import Ledger
 from mesh.pool.state.partition import Ownership
-from mesh.records.batch import Batch
+from mesh.records.batch import RecordBatch
 from mesh.records.spans import ClusterName, CommitPosition, Gap, UpstreamPartition
 from mesh.security.principals import ANONYMOUS, Principal
 from mesh.wire.errors import ErrorCode
 from tests.pool.checks import check_pool
 from tests.pool.consumer import Consumer, EpochConsumer, Protocol
 from tests.pool.journal_model import JournalModel
+from tests.pool.kept_share_groups import KeptInMemory
 from tests.pool.names import EU, GROUP, HOST, MAXIMUM, NOBODY, ORDERS, US, batch_of, source, value_of
 
 __all__ = [
@@ -82,9 +87,8 @@ Kind = TypeVar("Kind")
 class Upstream:
     """The upstream clusters as one group sees them.
 
-    logs: the batches of each partition, first and last offset; ends: how far each was read; stored, metadata: what is
-    committed.
-    subscribed: clusters that are to be consumed from at all; idle: that are not to be now; paused: nor are these.
+    logs: the batches of each partition, first and last offset; ends: how far each was read; stored, metadata: the
+    upstream commits. subscribed: clusters that the group consumes; idle, paused: clusters that it does not consume now.
     """
 
     logs: dict[UpstreamPartition, list[tuple[int, int]]] = field(default_factory=dict)
@@ -108,7 +112,7 @@ def offsets(effect: CommitUpstream | LeaveUpstream) -> dict[UpstreamPartition, i
 
 
 class World:
-    """auto_store: upstream commits succeed at once. auto_reread: what is to be read again is there at once."""
+    """A pool in its world. auto_store: upstream commits succeed at once. auto_reread: rereads succeed at once."""
 
     def __init__(
         self,
@@ -120,9 +124,10 @@ class World:
     ) -> None:
         self.now = 1_000.0
         self.group = GROUP
-        """Whose upstream engines are meant."""
+        """The group whose upstream engines the calls address."""
         topics = VirtualTopics("vc", [ExplicitTopic(ORDERS, (Source(EU, ORDERS), Source(US, ORDERS)))], [])
         self.memory = MemoryBudget(1 << 30)
+        self.kept = KeptInMemory()
         self.cluster = PoolCore(
             "vc",
             topics,
@@ -130,6 +135,7 @@ class World:
             replace(settings or PoolSettings(), journal=True),
             self.memory,
             random.Random(7),
+            self.kept,
         )
         self.journal = JournalModel()
         self._tickets = itertools.count(1)
@@ -137,31 +143,33 @@ class World:
         self._connections = itertools.count(1)
         self.auto_store = auto_store
         self.auto_reread = auto_reread
+        self.keys: dict[int, bytes] = {}
+        """Keys of reread records by offset, in any partition."""
         self.batch_size: int | None = None
-        """Records of a batch, if what comes is a run of several."""
+        """Records per batch, if runs of several batches come."""
         self._assign = assigned
         self.may_move_back: set[UpstreamPartition] = set()
-        """Whose committed offset may: a log that was truncated below it."""
+        """Partitions whose committed offset may move back, because their log was truncated below it."""
         self.log_end = 0
-        """How far the logs go, as new assignments say; 0 for unknown."""
+        """The ends of the logs in new assignments; 0 for unknown."""
         self.topic_ids: dict[ClusterName, str] = {EU: "", US: ""}
-        """What is said of the id of the topic of each cluster, soon after it was assigned; none: nobody says."""
+        """The id of each cluster's topic, reported soon after an assignment; "" for none."""
         self.answers: dict[object, object] = {}
         self.effects: list[Effect] = []
         self.fetches: dict[object, tuple[Consumer, list[int]]] = {}
         self.commits: dict[object, tuple[Consumer, dict[int, int]]] = {}
         self.questions: list[Question] = []
         self.is_down = False
-        """Whether no upstream cluster answers tools."""
+        """True if no upstream cluster answers tools."""
         self.pending_stores: list[CommitUpstream] = []
         self.pending_rereads: list[RereadUpstream] = []
         self.dead_letters: list[DeadLetterUpstream] = []
         self.upstreams: dict[GroupId, Upstream] = defaultdict(Upstream)
         self.states: dict[tuple[GroupId, UpstreamPartition], tuple[Ledger, dict[int, OffsetState]]] = {}
         self.seen: dict[tuple[GroupId, UpstreamPartition], int] = {}
-        """For `check`: how it stood with each offset when it was looked at last, and how far was received."""
+        """For `check`: the last seen state of each offset, and the received position."""
         self.virtual: dict[tuple[int, int], tuple[GroupId, bytes]] = {}
-        """What was ever given at a virtual offset, and to which group."""
+        """The record ever given at each virtual offset, with its group."""
         for cluster in (EU, US):
             self.do(self.cluster.topics_changed(cluster, {ORDERS: 2}, self.now))
 
@@ -185,7 +193,7 @@ class World:
 
     @contextmanager
     def of(self, group: GroupId) -> Iterator[World]:
-        """What happens upstream meanwhile happens to this group."""
+        """Meanwhile, upstream events affect this group."""
         before, self.group = self.group, group
         try:
             yield self
@@ -202,7 +210,7 @@ class World:
         principal: Principal = ANONYMOUS,
         protocol: Protocol = "classic",
     ) -> Consumer:
-        """positions: where a consumer begins that does not join."""
+        """positions: those of a consumer that does not join."""
         connections = self.connect(principal), self.connect(principal)
         kind = Consumer if protocol == "classic" else EpochConsumer
         consumer = kind(self, name, *connections, group=group, instance_id=instance_id, principal=principal)
@@ -216,9 +224,9 @@ class World:
         if consumer.coordinator not in self.connections:
             consumer.coordinator = self.connect(consumer.principal)
 
-    def connect(self, principal: Principal = ANONYMOUS) -> ConnectionId:
+    def connect(self, principal: Principal = ANONYMOUS, node: int = 0) -> ConnectionId:
         connection = ConnectionId(next(self._connections))
-        self.cluster.connected(connection, HOST)
+        self.cluster.connected(connection, HOST, node)
         self.cluster.authenticated(connection, principal)
         self.connections.add(connection)
         return connection
@@ -244,7 +252,7 @@ class World:
         self.now = until
 
     def note(self, effects: list[Effect]) -> None:
-        """Before anything follows from them: the journal is in the order of the decisions."""
+        """Runs before any consequence: the journal is in the order of the decisions."""
         for effect in effects:
             if isinstance(effect, DeliveryEvent):
                 self.journal.add(effect)
@@ -287,6 +295,10 @@ class World:
                 self._left_cluster(group, positions, ClusterName(cluster))
             case AskUpstream(ticket, question):
                 self.do([Answer(ticket, self.reply(question))])
+            case KeepShareGroup(group):
+                self.kept.seen.add(group)
+            case ChangeGroupConfigs(ticket):
+                self.do([Answer(ticket, self.kept.change(effect))])
             case _:
                 pass
 
@@ -302,13 +314,13 @@ class World:
         self.answers[ticket] = result
 
     def committing(self, consumer: Consumer, positions: Mapping[int, int]) -> None:
-        """For those who watch what is acknowledged."""
+        """Overridden by subclasses that watch acknowledgements."""
 
     def committed(self, ticket: object, result: CommitResult) -> None:
-        """For those who watch what is acknowledged."""
+        """Overridden by subclasses that watch acknowledgements."""
 
     def asked(self, consumer: Consumer) -> None:
-        """For those who watch what is acknowledged by receipt."""
+        """Overridden by subclasses that watch acknowledgements by receipt."""
 
     def given(self, group: GroupId, partition: int, offset: int, value: bytes) -> None:
         """A virtual offset is never given to a second record."""
@@ -317,8 +329,8 @@ class World:
     # Upstream
 
     def produce(self, index: int, count: int = 10, gap: int = 0) -> None:
-        """`count` records come from an upstream partition, `gap` offsets after the last one, in one batch or, with a
-        `batch_size`, in a run of them; or what was read before comes again, after a new assignment."""
+        """Brings `count` records of an upstream partition, `gap` offsets after the last one, in one batch or, with a
+        `batch_size`, in a run of batches. After a new assignment it may bring earlier records again."""
         partition = source(index)
         self.assign_all()
         log = self.logs.setdefault(partition, [])
@@ -334,9 +346,9 @@ class World:
         self.upstream(lambda pool: pool.intake.received(partition, [batch], self.now, Gap.EMPTY))
 
     def produce_together(self, counts: Mapping[int, int], size: int) -> None:
-        """So many records come from each of these partitions in one answer, in runs of batches of `size`."""
+        """Brings so many records from each of these partitions in one answer, in runs of batches of `size`."""
         self.assign_all()
-        came: dict[UpstreamPartition, Batch] = {}
+        came: dict[UpstreamPartition, RecordBatch] = {}
         for index, count in counts.items():
             partition = source(index)
             first = self.ends.get(partition, 0)
@@ -362,10 +374,10 @@ class World:
                 self.assign(cluster)
 
     def reply(self, question: Question) -> object:
-        """What the upstream clusters say to a tool. A log begins at 0; a time lies between its ends."""
+        """The answers of the upstream clusters to a tool. A log begins at 0; a time lies between its ends."""
         self.questions.append(question)
         match question:
-            case GroupOffsets(groups, _):
+            case FindGroupOffsets(groups, _):
                 found = {group: {} if self.is_down else dict(self.upstreams[group].stored) for group in groups}
                 down = {EU: ErrorCode.COORDINATOR_NOT_AVAILABLE, US: ErrorCode.COORDINATOR_NOT_AVAILABLE}
                 return CommittedUpstream(found, {group: down if self.is_down else {} for group in groups})
@@ -380,6 +392,10 @@ class World:
                 known = {group: bool(self.upstreams.pop(group, Upstream()).stored) for group in groups}
                 missing = ErrorCode.GROUP_ID_NOT_FOUND
                 return GroupsDeleted({group: ErrorCode.NONE if each else missing for group, each in known.items()})
+            case DeleteOffsets(group, partitions):
+                for each in partitions:
+                    self.upstreams[group].stored.pop(each, None)
+                return OffsetsDeleted(dict.fromkeys(partitions, ErrorCode.NONE))
             case _:
                 assert_never(question)
 
@@ -395,7 +411,7 @@ class World:
                 return LogOffset(ErrorCode.NONE, end // 2, time)
 
     def is_consumed(self, index: int) -> bool:
-        """Whether the engine may bring records of this partition now."""
+        """True if the engine may bring records of this partition now."""
         partition, upstream = source(index), self.upstreams[self.group]
         known = self.pool.partitions.get(partition)
         is_active = known is not None and known.ownership is Ownership.ASSIGNED
@@ -403,7 +419,7 @@ class World:
         return is_active and is_asked and partition not in upstream.paused
 
     def _left(self, group: GroupId, positions: Mapping[UpstreamPartition, CommitPosition]) -> None:
-        """The pool has ended: its engines commit these and are gone, with whatever they were about to do."""
+        """Handles the end of a pool: its engines commit these offsets and leave, with all their pending work."""
         self.upstreams[group].store(positions)
         self.upstreams[group].subscribed.clear()
         self.upstreams[group].idle.clear()
@@ -465,8 +481,8 @@ class World:
             )
 
     def reread(self, error: str = "", gone: Iterable[int] = (), empty: Iterable[int] = ()) -> None:
-        """The oldest reread ends; `gone`: offsets that are not there any more; the log begins behind them. empty: those
-        that have no record."""
+        """The oldest reread ends. gone: offsets that no longer exist; the log begins behind them. empty: offsets
+        without a record."""
         wanted = self.pending_rereads.pop(0)
         if wanted.group not in self.cluster.pools:
             return  # it ended in the same step
@@ -477,7 +493,7 @@ class World:
                 if not runs or runs[-1][-1] + 1 != offset:
                     runs.append([])
                 runs[-1].append(offset)
-        batches = tuple(batch_of(wanted.partition, run[0], run[-1], self.batch_size) for run in runs)
+        batches = tuple(batch_of(wanted.partition, run[0], run[-1], self.batch_size, self.keys) for run in runs)
         log_start = max(gone, default=-1) + 1
         with self.of(wanted.group):
             self.upstream(
@@ -486,7 +502,7 @@ class World:
                 )
             )
 
-    # What must hold
+    # Invariants
 
     def check(self) -> None:
         for group in list(self.cluster.pools):
@@ -495,7 +511,7 @@ class World:
                 self.journal.check(self.pool, self.logs)
 
     def check_empty(self) -> None:
-        """Everybody has left: the virtual cluster holds nothing but its topics."""
+        """After all members have left, the virtual cluster keeps only its topics."""
         self.advance(60.0)
         cluster = self.cluster
         assert not cluster.pools

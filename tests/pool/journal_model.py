@@ -1,4 +1,4 @@
-"""What somebody knows of a pool who has only read its notes; compared with the pool after every step."""
+"""A model of a pool that knows only the pool's notes; compared with the pool after every step."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ from tests.pool.checks import offsets_of
 
 @dataclass(slots=True)
 class Known:
-    """Of one partition in one group."""
+    """The state of one partition in one group."""
 
     settled: set[int] = field(default_factory=set)
     held: dict[int, Holder] = field(default_factory=dict)
     empty: set[int] = field(default_factory=set)
+    replayed: set[int] = field(default_factory=set)
 
     def truncate(self, offset: int) -> None:
         self.settled = {each for each in self.settled if each < offset}
@@ -53,7 +54,7 @@ class JournalModel:
                 known.settled.update(offsets)
             case DeliveryEventType.DELIVERED | DeliveryEventType.REDELIVERED | DeliveryEventType.LEASED:
                 assert not known.held.keys() & offsets, "nothing is held twice"
-                assert note.kind is DeliveryEventType.LEASED or not known.settled & set(offsets), (
+                assert note.kind is DeliveryEventType.LEASED or not (known.settled - known.replayed) & set(offsets), (
                     "nothing settled is delivered"
                 )
                 assert note.deliveries > 0
@@ -61,8 +62,12 @@ class JournalModel:
             case DeliveryEventType.CORRECTED:
                 assert known.held.keys() >= set(offsets)
                 known.held.update(dict.fromkeys(offsets, note.holder))
+            case DeliveryEventType.REPLAYED:
+                assert known.settled | known.empty >= set(offsets)
+                known.replayed.update(offsets)
             case DeliveryEventType.ACKNOWLEDGED:
                 self._no_longer_held(known, note, offsets)
+                known.replayed.difference_update(offsets)
                 known.settled.update(offsets)
             case DeliveryEventType.RELEASED | DeliveryEventType.EXPIRED:
                 self._no_longer_held(known, note, offsets)
@@ -74,7 +79,7 @@ class JournalModel:
                     known.held.pop(offset, None)
                 known.settled.update(offsets)
             case DeliveryEventType.EMPTY:
-                known.empty.update(offsets)  # and they may be counted with the record behind them
+                known.empty.update(offsets)  # and they may count with the record behind them
             case DeliveryEventType.DELETED:
                 assert not known.settled & set(offsets)
                 known.settled.update(offsets)
@@ -85,7 +90,7 @@ class JournalModel:
             assert known.held.pop(offset) == note.holder, note
 
     def check(self, pool: Pool, records: dict[UpstreamPartition, list[tuple[int, int]]]) -> None:
-        """records: the runs of offsets of each partition that exist."""
+        """records: the runs of existing offsets of each partition."""
         for source, partition in pool.partitions.items():
             if partition.ownership is Ownership.UNASSIGNED:
                 continue

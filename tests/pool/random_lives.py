@@ -1,8 +1,8 @@
 """Random lives of a group, of its members and leases, and of the logs that it reads: they grow by transactions, are
-truncated, and are deleted and made anew; clusters are left and come back, engines fail, the mesh is killed.
+truncated, and are deleted and created again; clusters are left and come back, engines fail, the mesh is killed.
 
-What is expected knows only the promises (docs/guarantees.md): a log is records and offsets without, an application
-remembers what it was given and has acknowledged. `make lives` runs it for as long as one likes.
+The expectation knows only the promises (docs/guarantees.md): a log has offsets with and without records, and an
+application remembers which records it got and acknowledged. `make lives` runs it for any length of time.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from mesh.pool.state.leases import (
     Range,
 )
 from mesh.pool.state.partition import Ownership
-from mesh.records.batch import Batch
+from mesh.records.batch import RecordBatch
 from mesh.records.decode import decode_records
 from mesh.records.encode import encode_batch
 from mesh.records.runs import from_offset, join_runs
@@ -52,7 +52,7 @@ from tests.pool.consumer import Consumer
 from tests.pool.harness import EU, GROUP, ORDERS, US, World, source
 
 INDEX = st.sampled_from([0, 0, 0, 1, 2])
-"""Mostly the same partition, so that much befalls one log."""
+"""Mostly the same partition, so that one log goes through many events."""
 NUMBER = st.integers(0, 5)
 CLUSTER = st.sampled_from([EU, US])
 HOLDERS = st.sampled_from([HolderId("one"), HolderId("two")])
@@ -63,7 +63,7 @@ TTL = 30.0
 @dataclass(slots=True)
 class Log:
     """One upstream partition. batches: first and last offset of each; values: of the records, by offset; life: rises
-    whenever records may take the offsets of others. cut: the lowest offset at which it was truncated."""
+    whenever new records may get offsets of earlier ones. cut: the lowest offset at which it was truncated."""
 
     partition: UpstreamPartition
     end: int = 0
@@ -73,7 +73,7 @@ class Log:
     values: dict[int, bytes] = field(default_factory=dict)
 
     def append(self, empty: int, count: int) -> None:
-        """A batch of `count` records, and offsets without any behind it."""
+        """Adds a batch of `count` records, and offsets without a record behind it."""
         first, last = self.end, self.end + count - 1
         if count:
             self.batches.append((first, last))
@@ -87,8 +87,8 @@ class Log:
         self.batches = [(first, min(last, offset - 1)) for first, last in self.batches if first < offset]
         self.values = {each: value for each, value in self.values.items() if each < offset}
 
-    def read(self, first: int, end: int) -> list[Batch]:
-        """As a broker gives them: the batches that have something of these offsets, whole."""
+    def read(self, first: int, end: int) -> list[RecordBatch]:
+        """Reads as a broker does: whole batches that contain some of these offsets."""
         batches = []
         for begin, last in self.batches:
             if last >= first and begin < end:
@@ -100,8 +100,8 @@ class Log:
 
 
 class LivesWorld(World):
-    """acknowledged: values that an application was given, and has acknowledged, whether that was answered or not.
-    answered: those whose acknowledgement was answered, and which are not to come again."""
+    """The world of a life. acknowledged: values that an application got and acknowledged, answered or not. answered:
+    those whose acknowledgement was answered, and which must not come again."""
 
     def __init__(self, settings: PoolSettings, logs: dict[UpstreamPartition, Log]) -> None:
         super().__init__(settings, auto_store=False, auto_reread=False, assigned=False)
@@ -110,12 +110,12 @@ class LivesWorld(World):
         self.answered: set[bytes] = set()
         self.settling: dict[object, dict[int, set[bytes]]] = {}
         self.parts_at: dict[UpstreamPartition, int] = {}
-        """Where logs part that were truncated while nobody read them."""
+        """The divergence of logs that were truncated while unread."""
 
-    # What members acknowledge
+    # Acknowledgements
 
     def committing(self, consumer: Consumer, positions: Mapping[int, int]) -> None:
-        """Of what it holds, what lies below the positions is its application's to have processed."""
+        """The application has processed the records that it holds below the positions."""
         pool = self.cluster.pools.get(consumer.group)
         member = pool.members.by_id.get(consumer.member_id) if pool is not None else None
         settling: dict[int, set[bytes]] = defaultdict(set)
@@ -223,7 +223,7 @@ class LivesMachine(RuleBasedStateMachine):
         self.world.topic_ids = {cluster: f"{cluster}-{next(self.names)}" for cluster in (EU, US)}
         self.leases: dict[HolderId, tuple[LeaseId, tuple[Range, ...], set[bytes]]] = {}
         self.deadlines: dict[HolderId, float] = {}
-        """Until when leases last; nobody renews them."""
+        """The deadlines of leases; none is renewed."""
         self.consumers = [self.world.consumer(f"c{next(self.names)}")]
         self.consumers[0].fetch(wait=0.0)
         self.world.assign_missing()
@@ -250,8 +250,9 @@ class LivesMachine(RuleBasedStateMachine):
 
     @rule(index=INDEX, back=st.integers(1, 40))
     def truncate(self, index: int, back: int) -> None:
-        """An unclean election. A commit that is under way ends before, and one that moves the committed offset back
-        before anything is produced: until then it lies above records that nobody had, as a consumer's would."""
+        """An unclean election. A commit in flight ends before it. A commit that moves the committed offset back ends
+        before new records are produced: until then the committed offset lies above records that no member got, as a
+        consumer's would."""
         world, log = self.world, self.contents[source(index)]
         while world.pending_stores:
             world.store()
@@ -269,13 +270,13 @@ class LivesMachine(RuleBasedStateMachine):
             world.upstream(lambda pool: pool.intake.truncated(partition, offset, world.now))
             while world.pending_stores:
                 world.store()
-        else:  # that its log parts there is found out when it is assigned, by the leader epoch that is stored
+        else:  # the stored leader epoch shows at the assignment that its log diverges there
             world.parts_at[partition] = min(world.parts_at.get(partition, offset), offset)
         world.tell_ends()
 
     @rule(cluster=CLUSTER)
     def make_anew(self, cluster: ClusterName) -> None:
-        """The topic is another one; brokers forget what was committed of a topic that is deleted."""
+        """Deletes the topic and creates it again; brokers forget the commits of a deleted topic."""
         world = self.world
         while world.pending_stores:
             world.store()
@@ -317,7 +318,7 @@ class LivesMachine(RuleBasedStateMachine):
             consumer.positions[index] = max(consumer.positions[index] - back, 0)
 
     def beat(self) -> None:
-        """All members do so now and then, and join again when they are asked to."""
+        """All members send heartbeats now and then, and join again when they are told to."""
         for consumer in self.consumers:
             told = consumer.heartbeat()
             assert told in (ErrorCode.NONE, consumer.asks_to_join_again), told
@@ -347,7 +348,7 @@ class LivesMachine(RuleBasedStateMachine):
         return ticket
 
     def answered(self, step: Callable[[Pool, object], None]) -> object:
-        """A commit that failed before is tried again after a while."""
+        """A failed commit is tried again after a while."""
         ticket = self.ask(step)
         for _ in range(60):
             while self.world.pending_stores and ticket not in self.world.answers:
@@ -383,7 +384,8 @@ class LivesMachine(RuleBasedStateMachine):
 
     @rule(holder=HOLDERS, claims=st.booleans())
     def acknowledge(self, holder: HolderId, claims: bool) -> None:
-        """All of it, after its ranges were claimed once more or not; whatever became of the logs meanwhile."""
+        """Acknowledges the whole lease, with or without a new claim of its ranges, whatever happened to the logs
+        meanwhile."""
         if holder in self.leases:
             self.beat()
             self.settle_lease(holder, claims)
@@ -401,10 +403,10 @@ class LivesMachine(RuleBasedStateMachine):
 
     @rule(holder=HOLDERS)
     def forget_lease(self, holder: HolderId) -> None:
-        """Its holder is gone, and does not say so."""
+        """Its holder disappears without a word."""
         self.leases.pop(holder, None)
 
-    # What befalls the mesh
+    # Events of the mesh
 
     @rule(seconds=st.sampled_from([0.1, 0.6, 1.1, 4.0, 12.0]))
     def wait(self, seconds: float) -> None:
@@ -435,7 +437,7 @@ class LivesMachine(RuleBasedStateMachine):
     def leave_cluster_or_come_back(self, cluster: ClusterName) -> None:
         world = self.world
         if cluster in world.cluster.topics.withheld:
-            world.do(world.cluster.come_back_to(cluster, world.now))
+            world.do(world.cluster.rejoin_cluster(cluster, world.now))
         else:
             world.do(world.cluster.leave_cluster(cluster, 2.0, world.now))
             self.advance(2.5)
@@ -443,7 +445,7 @@ class LivesMachine(RuleBasedStateMachine):
 
     @rule()
     def drain_and_serve_again(self) -> None:
-        """The pool ends, and another one begins with what is stored upstream, as after `kill`."""
+        """Ends the pool, and begins another one with the upstream state, as after `kill`."""
         world = self.world
         self.forget_truncated_leases()
         world.do(world.cluster.drain_pool(GROUP, 2.0, world.now))
@@ -452,7 +454,7 @@ class LivesMachine(RuleBasedStateMachine):
 
     @rule(cluster=CLUSTER, comes_back=st.booleans(), is_anew=st.booleans())
     def rebalance(self, cluster: ClusterName, comes_back: bool, is_anew: bool) -> None:
-        """is_anew: the topic is made anew meanwhile."""
+        """is_anew: the topic is created again meanwhile."""
         world = self.world
         if cluster in world.cluster.topics.withheld or cluster not in world.upstreams[GROUP].subscribed:
             return
@@ -474,7 +476,7 @@ class LivesMachine(RuleBasedStateMachine):
 
     @rule()
     def kill(self) -> None:
-        """What is stored upstream is all that the next mesh knows."""
+        """Kills the mesh: the next one knows only the upstream state."""
         before = self.world
         self.forget_truncated_leases()
         self.world = world = LivesWorld(self.settings, self.contents)
@@ -490,19 +492,19 @@ class LivesMachine(RuleBasedStateMachine):
         world.assign_missing()
 
     def forget_truncated_leases(self) -> None:
-        """Of what was leased above a truncation the next pool cannot know that it is of another log: a lease that has
-        ended by then would take what is there now (docs/guarantees.md)."""
+        """The next pool cannot know that leases above a truncation are about another log. A lease that has ended by
+        then would acknowledge the new records (docs/guarantees.md)."""
         self.leases = {holder: lease for holder, lease in self.leases.items() if not self.is_truncated(lease[1])}
 
     def is_truncated(self, ranges: Iterable[Range]) -> bool:
-        """Whether some of these are offsets that were cut off, of the topic that is still there."""
+        """True if some of these offsets were truncated, of the topic that still exists."""
         return any(
             each.topic_id == self.world.topic_ids[each.partition.cluster]
             and each.span.last >= self.contents[each.partition].cut
             for each in ranges
         )
 
-    # What must hold
+    # Invariants
 
     @invariant()
     def holds(self) -> None:
@@ -515,18 +517,18 @@ class LivesMachine(RuleBasedStateMachine):
             return
         for partition, log in self.contents.items():
             if partition in self.world.parts_at:
-                continue  # nobody has read it since: the stored leader epoch tells of it at the next assignment
+                continue  # unread since: the stored leader epoch shows it at the next assignment
             stored = self.world.stored.get(partition, 0)
             passed = {value for offset, value in log.values.items() if offset < stored}
             assert passed <= self.world.acknowledged, (partition, stored, sorted(passed - self.world.acknowledged))
 
     def teardown(self) -> None:
-        """When nothing happens any more, one member is given whatever is left, and the group has no lag."""
+        """At the end one member gets all remaining records, and the group has no lag."""
         if not hasattr(self, "world"):
             return
         world = self.world
         for cluster in list(world.cluster.topics.withheld):
-            world.do(world.cluster.come_back_to(cluster, world.now))
+            world.do(world.cluster.rejoin_cluster(cluster, world.now))
         last = world.consumer("last")
         for consumer in self.consumers:
             consumer.disconnect()
@@ -563,7 +565,7 @@ class LivesMachine(RuleBasedStateMachine):
 
 
 def main() -> None:
-    """Run it from a seed on, for so many minutes."""
+    """Runs it from a seed on, for so many minutes."""
     arguments = argparse.ArgumentParser()
     arguments.add_argument("--seed", type=int, default=1)
     arguments.add_argument("--minutes", type=float, default=10.0)

@@ -1,4 +1,4 @@
-"""A share member that exists only as plain values: it joins, fetches, acknowledges and goes as real ones do."""
+"""A share member made of plain values: it joins, fetches, acknowledges and leaves as real ones do."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from mesh.pool.share.requests import (
     AcknowledgeType,
     NamedPartition,
     ShareAcknowledgeResult,
+    SharedFetch,
     SharedRequest,
     ShareFetchedPartition,
-    ShareFetchRequest,
     ShareFetchResult,
 )
 from mesh.records.decode import decode_records
@@ -35,8 +35,8 @@ GAP, ACCEPT, RELEASE, REJECT, RENEW = AcknowledgeType
 
 @dataclass(slots=True)
 class ShareMember:
-    """acquired: how often what it has was delivered, by partition and upstream offset; what it was sent in vain, for it
-    had no record, is in `gaps`."""
+    """A share member. acquired: how often its records were delivered, by partition and upstream offset; `gaps` has
+    offsets that it was sent without a record."""
 
     world: World
     name: str
@@ -49,7 +49,7 @@ class ShareMember:
     acquired: dict[tuple[int, int], int] = field(default_factory=dict)
     gaps: set[tuple[int, int]] = field(default_factory=set)
     ticket: object | None = None
-    """Of the ShareFetch that is parked."""
+    """The ticket of the parked ShareFetch."""
 
     @classmethod
     def joined(cls, world: World, name: str = "s", **more: Principal) -> ShareMember:
@@ -109,9 +109,9 @@ class ShareMember:
         longest: int = 500,
         wait: float = 0.5,
     ) -> object:
-        """A ShareFetch; `take` has its answer. A session that is open names no partitions again."""
+        """Sends a ShareFetch; `take` has its answer. An open session does not name partitions again."""
         asked_epoch = self.epoch if epoch is None else epoch
-        request = ShareFetchRequest(
+        request = SharedFetch(
             epoch=asked_epoch,
             acknowledgements={self.partition(index): each for index, each in (acknowledge or {}).items()},
             may_renew=renews,
@@ -141,7 +141,7 @@ class ShareMember:
         return self.ticket is not None and self.ticket not in self.world.answers
 
     def take(self) -> ShareFetchResult:
-        """The answer to its last ShareFetch, from which it has what it acquired."""
+        """Takes the answer to its last ShareFetch, and the acquired records from it."""
         assert self.ticket is not None
         result = self.world.answer(self.ticket, ShareFetchResult)
         self.ticket = None
@@ -150,14 +150,14 @@ class ShareMember:
         return result
 
     def fetch(self, partitions: Iterable[int] = range(4), **more: object) -> ShareFetchResult:
-        """One that is answered at once, or when its time is over."""
+        """Sends one that is answered at once, or when its time is over."""
         self.ask(partitions, **more)  # type: ignore[arg-type]
         if self.is_parked:
             self.world.advance(0.5)
         return self.take()
 
     def _take(self, fetched: ShareFetchedPartition) -> None:
-        """As clients do: batches and ranges are gone through in step, and what has no record is a gap."""
+        """Goes through batches and ranges in step, as clients do; an offset without a record is a gap."""
         index = fetched.partition.number
         offsets = [offset for first, last, _ in fetched.acquired for offset in range(first, last + 1)]
         assert offsets == sorted(set(offsets)), "ranges overlap, or are not ascending"
@@ -184,7 +184,7 @@ class ShareMember:
     def acknowledge(
         self, batches: Mapping[int, Sequence[AcknowledgementBatch]], renews: bool = False, epoch: int | None = None
     ) -> object:
-        """A ShareAcknowledge; `World.answer` has its answer."""
+        """Sends a ShareAcknowledge; `World.answer` has its answer."""
         request = SharedRequest(
             epoch=self.epoch if epoch is None else epoch,
             acknowledgements={self.partition(index): each for index, each in batches.items()},
@@ -201,7 +201,7 @@ class ShareMember:
         return ticket
 
     def say(self, kind: AcknowledgeType, index: int, offsets: Iterable[int] | None = None) -> ErrorCode:
-        """The answer to a ShareAcknowledge of one partition, of what it has unless it is told; at once."""
+        """Sends a ShareAcknowledge of one partition, by default for all that it has; returns the answer at once."""
         wanted = self.held(index) if offsets is None else list(offsets)
         ticket = self.acknowledge({index: batches_of(kind, wanted)}, renews=kind is RENEW)
         result = self.world.answer(ticket, ShareAcknowledgeResult)
@@ -217,7 +217,7 @@ class ShareMember:
             self.gaps.discard((index, offset))
 
     def end(self, acknowledge: Mapping[int, Sequence[AcknowledgementBatch]] | None = None) -> ShareAcknowledgeResult:
-        """Its session, properly."""
+        """Closes its session cleanly."""
         ticket = self.acknowledge(acknowledge or {}, epoch=ENDING)
         self.epoch = 0
         self.acquired.clear()
@@ -225,12 +225,12 @@ class ShareMember:
         return self.world.answer(ticket, ShareAcknowledgeResult)
 
     def disconnect(self) -> None:
-        """Every connection at once, as when the process dies."""
+        """Closes every connection at once, as when the process dies."""
         self.lose_session()
         self.world.disconnect(self.coordinator)
 
     def lose_session(self) -> None:
-        """The connection on which it fetches."""
+        """Closes the connection on which it fetches."""
         self.ticket = None
         self.epoch = 0
         self.acquired.clear()
@@ -240,9 +240,16 @@ class ShareMember:
     def reconnect(self) -> None:
         self.connection = self.world.connect(self.principal)
 
+    def at_node(self, node: int) -> ShareMember:
+        """The same member at another node: it has a connection and a session there, and acquires records through it."""
+        connection = self.world.connect(self.principal, node)
+        there = ShareMember(self.world, self.name, self.coordinator, connection, self.group, self.principal)
+        there.member_epoch = self.member_epoch
+        return there
+
 
 def batches_of(kind: AcknowledgeType, offsets: Iterable[int]) -> list[AcknowledgementBatch]:
-    """One for each run of these (ascending)."""
+    """One batch for each run of these offsets (ascending)."""
     runs: list[list[int]] = []
     for offset in offsets:
         if runs and runs[-1][1] + 1 == offset:
@@ -253,7 +260,7 @@ def batches_of(kind: AcknowledgeType, offsets: Iterable[int]) -> list[Acknowledg
 
 
 def mixed(kinds: Mapping[int, AcknowledgeType]) -> list[AcknowledgementBatch]:
-    """One batch for each run of offsets, with a type for each of them."""
+    """One batch for each run of offsets, with a type for each offset."""
     found: list[AcknowledgementBatch] = []
     for offset in sorted(kinds):
         if found and found[-1].last + 1 == offset:

@@ -1,4 +1,4 @@
-"""What is claimed and acknowledged range by range: whether there is room for it, and what it costs."""
+"""Claims and acknowledgements range by range: whether there is room for them, and their cost."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.pool.leases.test_service import (
 )
 
 MANY = 900
-"""More runs than leases may have of the metadata of one partition."""
+"""More runs than leases may have in the metadata of one partition."""
 
 
 def every_other(count: int, index: int = 0, begin: int = 0) -> list[tuple[int, int, int]]:
@@ -78,7 +78,7 @@ def test_an_acknowledgement_that_would_leave_too_many_runs_held_is_refused_and_a
 
 
 def test_an_acknowledgement_is_not_answered_as_stored_while_there_is_no_room_for_it() -> None:
-    """A member holds the lowest record, and the metadata is full of what others acknowledged above it."""
+    """A member holds the lowest record, and acknowledgements of others above it fill the metadata."""
     world = world_of(ends=10_000)
     member = world.consumer()
     member.fetch(partitions=[0])
@@ -93,7 +93,7 @@ def test_an_acknowledgement_is_not_answered_as_stored_while_there_is_no_room_for
 
 
 def test_a_lease_takes_nothing_of_a_batch_that_cannot_be_cut() -> None:
-    """It stays for members, whole."""
+    """The batch stays for members, as a whole."""
     world = world_of(ends=10)
     damaged = batch_of(source(0), 0, 9)
     damaged.data[-1] ^= 1
@@ -115,13 +115,13 @@ def test_ranges_may_come_in_any_order_and_overlap() -> None:
     assert shown(acknowledge(world, "a", [(0, 20, 29), (0, 10, 24)]).done) == [(0, 10, 29)]
 
 
-# What it costs
+# Costs
 
 FEW, FOURFOLD = 250, 1_000
 
 
 def unread(world: World, count: int) -> None:
-    """Nothing was brought of it."""
+    """The engine has brought none of its records."""
 
 
 def in_one_batch(world: World, count: int) -> None:

@@ -1,4 +1,4 @@
-"""A client that joined again commits what it had before, under its new member id: @platformatic/kafka does."""
+"""A client that joined again commits offsets from before under its new member id: @platformatic/kafka does."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def commit(world: World, consumer: Consumer, offset: int) -> ErrorCode:
 
 @pytest.mark.parametrize("earlier", [0, 1], ids=["lower", "higher"])
 def test_a_position_of_a_slot_that_is_gone_has_no_effect(earlier: int) -> None:
-    """A broker takes it, and a client that hears anything else gives up; the records are delivered again."""
+    """A broker accepts it, and a client gives up after any other answer; the records are delivered again."""
     world = World()
     consumers = [world.consumer("a"), world.consumer("b")]
     gone, member = consumers[earlier], consumers[1 - earlier]

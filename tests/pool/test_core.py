@@ -12,14 +12,15 @@ from mesh.pool.common.results import CommitResult
 from mesh.pool.common.settings import PoolSettings
 from mesh.pool.state.slots import Slots
 from mesh.wire.errors import ErrorCode
-from tests.pool.harness import GROUP, ORDERS, Consumer, World, source, value_of
+from tests.pool.consumer import Protocol
+from tests.pool.harness import GROUP, NOBODY, ORDERS, Consumer, World, source, value_of
 
 OTHER = GroupId("other")
 NAMES = [(ORDERS, index) for index in range(4)]
 
 
 def assigning(world: World, name: str = "assign", group: GroupId = GROUP) -> Consumer:
-    """A consumer in assign() mode: it names a group, and does not join it."""
+    """A consumer in assign() mode: it names a group, but does not join it."""
     consumer = world.consumer(name, joined=False, group=group)
     consumer.reset()
     return consumer
@@ -132,11 +133,33 @@ def test_it_keeps_its_slot_when_it_asks_again() -> None:
 def test_a_member_that_has_expired_stands_nowhere_until_it_has_learnt_so() -> None:
     world = World()
     consumer, _ = world.consumer(), world.consumer("b")
-    world.do(world.cluster.groups.leave("x", GROUP, ((consumer.member_id, None),), world.now))
+    tool = world.connect()
+    world.do(world.cluster.groups.leave(tool, "x", GROUP, ((consumer.member_id, None),), world.now))
     committed, _ = world.cluster.committed_offsets(
         consumer.coordinator, "c", GROUP, consumer.member_id, NAMES, world.now
     )
     assert committed.error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+@pytest.mark.parametrize("has_expired", [False, True])
+def test_a_member_that_has_left_may_assign_itself_partitions_on_its_connection(
+    protocol: Protocol, has_expired: bool
+) -> None:
+    world = World()
+    consumer = world.consumer(protocol=protocol)
+    if has_expired:
+        world.advance(200.0)
+        assert not world.cluster.pools
+    consumer.leave()
+    consumer.member_id, consumer.generation = NOBODY, -1
+    consumer.reset()
+    consumer.fetch(wait=30.0)
+    world.produce(0, 3)
+    assert len(consumer.received) == 3
+    assert error_of(world, consumer.commit()) == {ErrorCode.NONE}
+    assert world.stored[source(0)] == 3
+    world.check()
 
 
 def test_an_unknown_partition_has_no_position() -> None:
@@ -161,7 +184,7 @@ def test_earliest_is_0_latest_lies_above_everything_and_no_other_time_is_known()
     assert world.cluster.list_offset(1_700_000_000_000) == -1
 
 
-# Connections that die in every state
+# Connections that end in every state
 
 
 @pytest.mark.parametrize("state", ["new", "joining", "joined", "parked", "collected", "sent", "committing", "stranger"])

@@ -1,7 +1,7 @@
-"""What an operation costs does not depend on how many spans there are, but for the logarithm.
+"""The cost of an operation grows at most with the logarithm of the number of spans.
 
-Calls are counted, of Python functions and of built-in ones, not seconds. That no list as long as the spans is walked by
-a built-in function the calls do not tell; so the index of positions, which is as long, must not be made either.
+The tests count calls of Python functions and of built-in ones, not seconds. Calls do not show a built-in function that
+walks a list as long as the spans; so these tests also forbid the index of positions, which is as long.
 """
 
 from __future__ import annotations

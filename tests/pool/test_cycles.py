@@ -1,4 +1,4 @@
-"""Records and their buffers are free when nothing refers to them: what the core does with them makes no cycle."""
+"""Records and their buffers are free when nothing refers to them: the core makes no reference cycles with them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pools that nobody joins do not stay."""
+"""Pools without members do not stay."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_a_commit_that_is_repeated_because_it_was_not_stored_waits_again() -> No
 
 
 def filled(world: World) -> list[Consumer]:
-    """Strangers that have joined every group there may be, and stay connected."""
+    """Strangers that have joined as many groups as are allowed, and stay connected."""
     unidentified = [world.consumer(group=GroupId(f"g{number}")) for number in range(world.cluster.rules.maximum)]
     assert len(world.cluster.pools) == world.cluster.rules.maximum
     return unidentified
@@ -75,7 +75,7 @@ def test_groups_in_which_nobody_fetches_give_way_to_others() -> None:
     world = World(rules=GroupRules(maximum=3))
     unidentified = filled(world)
     consumer = world.consumer(joined=False)
-    assert consumer.join().error is ErrorCode.GROUP_MAX_SIZE_REACHED  # they have just come
+    assert consumer.join().error is ErrorCode.GROUP_MAX_SIZE_REACHED  # they have just joined
     beating(world, unidentified, 40)
     assert consumer.join().error is ErrorCode.NONE
     assert len(world.cluster.pools) == 3
@@ -100,7 +100,7 @@ def test_a_group_that_waits_or_holds_something_does_not() -> None:
 
 
 def test_positions_that_are_asked_for_fill_no_pools_for_ever() -> None:
-    """A group that is only named in OffsetFetch: each makes a member that is about to fetch, and never does."""
+    """A group that only OffsetFetch names: each makes a member that is about to fetch, and never does."""
     world = World(rules=GroupRules(maximum=3))
     for number in range(3):
         world.consumer(joined=False, group=GroupId(f"g{number}")).reset()

@@ -7,7 +7,7 @@ import pytest
 from mesh.pool.common.history import Redelivery
 from mesh.pool.common.settings import PoolSettings
 from mesh.pool.offsets.commits import PASS_AFTER
-from mesh.records.batch import Batch, seal
+from mesh.records.batch import RecordBatch, seal
 from mesh.records.decode import decode_records
 from mesh.records.encode import encode_batch
 from mesh.records.runs import join_runs
@@ -15,17 +15,17 @@ from mesh.records.spans import CommitPosition
 from tests.pool.harness import Consumer, World, source, value_of
 
 
-def emptied(first: int, last: int, *offsets: int) -> Batch:
-    """A batch as compaction leaves it: with these records, and with the end that it had."""
+def emptied(first: int, last: int, *offsets: int) -> RecordBatch:
+    """A batch after compaction: with these records, and with its original end."""
     batch = encode_batch(first, [(offset, 0, None, value_of(source(0), offset), None) for offset in offsets])
     data = bytearray(batch.data)
     data[23:27] = (last - first).to_bytes(4, "big")
     seal(data)
-    return Batch(data, first, first, last, len(offsets))
+    return RecordBatch(data, first, first, last, len(offsets))
 
 
-def receive(world: World, *batches: Batch) -> None:
-    """The log holds what records there are: what is true of the offsets between them nobody has to be told."""
+def receive(world: World, *batches: RecordBatch) -> None:
+    """The log holds the existing records: the mesh finds out by itself what the offsets between them are."""
     world.assign_all()
     offsets = [record.offset for batch in batches for record in decode_records(batch)]
     world.logs.setdefault(source(0), []).extend((offset, offset) for offset in offsets)
@@ -34,7 +34,7 @@ def receive(world: World, *batches: Batch) -> None:
 
 
 def commit_what_was_processed(consumer: Consumer) -> None:
-    """As librdkafka does: behind the last record, not behind the last offset of its batch."""
+    """Commits as librdkafka does: behind the last record, not behind the last offset of its batch."""
     consumer.commit({0: consumer.received[-1][1] + 1})
 
 
@@ -50,7 +50,7 @@ def given(world: World, consumer: Consumer) -> None:
 
 
 @pytest.mark.parametrize("replay", [0, 1 << 20])
-def test_who_has_committed_all_records_of_a_batch_holds_nothing_of_it(replay: int) -> None:
+def test_a_member_that_has_committed_all_records_of_a_batch_holds_nothing_of_it(replay: int) -> None:
     world, consumer = begin(PoolSettings(replay_budget=replay))
     receive(world, emptied(0, 9, 0, 1, 5))
     given(world, consumer)
@@ -92,7 +92,7 @@ def test_what_was_read_again_ends_in_its_gap_as_well(replay: int) -> None:
 
 @pytest.mark.parametrize("replay", [0, 1 << 20])
 def test_a_taster_does_not_wait_for_offsets_that_hold_nothing(replay: int) -> None:
-    """What it held of another partition ends in a gap, and so does each half of what it tastes."""
+    """Its records of another partition end in a gap, and so does each half of the suspected ones that it gets."""
     world, first = begin(PoolSettings(redelivery=Redelivery(limit=2), replay_budget=replay, linger=1_000.0))
     world.auto_reread = False
     receive(world, emptied(0, 9, 0, 1, 2, 8))
@@ -117,9 +117,9 @@ def test_a_taster_does_not_wait_for_offsets_that_hold_nothing(replay: int) -> No
 
 
 @pytest.mark.parametrize("behind", [(), (emptied(10, 14, 11),)], ids=["alone", "in a run"])
-def test_a_group_that_goes_on_in_a_gap_holds_nothing_of_it(behind: tuple[Batch, ...]) -> None:
-    """What was committed upstream stands behind the last record of a batch, and a broker gives all of that batch. Who
-    tastes what is left of it would wait for ever: its client has nothing to commit."""
+def test_a_group_that_goes_on_in_a_gap_holds_nothing_of_it(behind: tuple[RecordBatch, ...]) -> None:
+    """The upstream commit is behind the last record of a batch, and a broker returns the whole batch. A member that
+    gets the rest as suspected records would wait for ever: its client has nothing to commit."""
     world, consumer = begin(PoolSettings(redelivery=Redelivery(limit=2)))
     world.upstreams[world.group].store({source(0): CommitPosition(6)})
     batch = emptied(0, 9, 0, 1, 5)

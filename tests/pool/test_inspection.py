@@ -1,4 +1,4 @@
-"""What people are shown of a pool, and that the reason why a member gets nothing is the distribution's own."""
+"""The view of a pool for people; the reason why a member gets nothing is the distribution's own."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from mesh.pool.common.history import Redelivery
 from mesh.pool.common.settings import PoolSettings
 from mesh.pool.inspection import (
     IDLE,
-    TASTES,
+    ONLY_SUSPECTED,
     MemberView,
     PartitionView,
     PoolView,
@@ -72,7 +72,7 @@ def test_what_a_member_was_ever_given() -> None:
 
 
 def test_for_whom_committed_offsets_wait() -> None:
-    """For whoever holds the lowest record of a partition; not for those that hold later ones."""
+    """They wait for the member that holds the lowest record of a partition, not for those that hold later ones."""
     world = World(PoolSettings(initial_window=10))
     first, second = world.consumer("first"), world.consumer("second")
     first.fetch()
@@ -108,7 +108,7 @@ def test_why_a_member_gets_nothing() -> None:
     assert reason(world, consumer) == "no backlog"
     world.upstream(lambda pool: pool.intake.ends_known({source(0): 5}))
     assert reason(world, consumer) == "no backlog; records are on their way"
-    world.upstream(lambda pool: pool.commits.source_down(EU))
+    world.upstream(lambda pool: pool.commits.cluster_down(EU))
     assert reason(world, consumer) == f"no backlog; source {EU} is down"
     world.upstream(lambda pool: pool.intake.revoked([source(index) for index in range(4)]))
     assert reason(world, consumer) == "upstream rebalance"
@@ -162,7 +162,7 @@ def test_ends_that_some_pool_knows() -> None:
 
 
 def test_a_member_that_tastes_is_said_to() -> None:
-    """It is given nothing although records wait: they wait for the others, and it for what is suspected."""
+    """It gets no records although some wait: those wait for other members, and it waits for suspected records."""
     world = World(PoolSettings(redelivery=Redelivery(limit=2), linger=1_000.0))
     doomed = world.consumer("doomed")
     world.produce(0, count=4)
@@ -173,7 +173,7 @@ def test_a_member_that_tastes_is_said_to() -> None:
     on_trial.fetch(partitions=[0], wait=0.0)
     assert len(on_trial.received) == 2
     on_trial.fetch(partitions=[0], wait=30.0)
-    assert reason(world, on_trial) == TASTES
+    assert reason(world, on_trial) == ONLY_SUSPECTED
     world.produce(0, count=4)
     assert on_trial.is_parked
-    assert reason(world, on_trial) == TASTES
+    assert reason(world, on_trial) == ONLY_SUSPECTED

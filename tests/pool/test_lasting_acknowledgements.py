@@ -1,4 +1,4 @@
-"""What was acknowledged above the lowest un-acknowledged record outlives the mesh."""
+"""Acknowledgements above the lowest unacknowledged record survive the mesh."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FITS = len("kafka-mesh/1 0 AAAA 01234567")
 def begin(
     settings: PoolSettings | None = None, auto_store: bool = True, batches: int = 2, protocol: Protocol = "classic"
 ) -> tuple[World, list[Consumer]]:
-    """Members that were sent three records of one partition each, one after the other."""
+    """Members that got three records of one partition each, one after the other."""
     world = World(settings, auto_store=auto_store)
     members = []
     for number in range(batches):
@@ -46,7 +46,7 @@ def told(world: World, event: str) -> list[Report]:
 
 
 def restarted(before: World, end: int = 0) -> tuple[World, Consumer]:
-    """Another mesh, which knows what is stored upstream."""
+    """Another mesh, which knows only the upstream state."""
     world = World()
     consumer = world.consumer()
     upstream = before.upstreams[before.group]
@@ -104,7 +104,7 @@ def test_a_batch_that_is_settled_in_its_middle_is_cut() -> None:
 
 @pytest.mark.parametrize("settled", [(0, 2, 0), (1, 2, 1), (0, 3, 1)])
 def test_what_is_settled_at_the_front_of_a_later_batch_is_not_sent(settled: tuple[int, ...]) -> None:
-    """librdkafka compares with the offset it asked for, not with the end of the batch before."""
+    """librdkafka compares offsets with the one that it asked for, not with the end of the previous batch."""
     before, members = begin(batches=3)
     for member, count in zip(members, settled, strict=True):
         member.commit({0: member.positions[0] - 3 + count})
@@ -118,7 +118,7 @@ def test_what_is_settled_at_the_front_of_a_later_batch_is_not_sent(settled: tupl
     world.check()
 
 
-def test_it_does_not_come_again_when_the_pool_ends_and_begins_anew() -> None:
+def test_it_does_not_come_again_when_the_pool_ends_and_starts_again() -> None:
     world, (first, second) = begin()
     world.auto_store = False
     commit(world, second)
@@ -148,7 +148,8 @@ def test_a_log_that_was_cut_off_may_have_other_records_there() -> None:
 
 @pytest.mark.parametrize(("parts_at", "again"), [(0, True), (3, True), (5, True), (6, False), (100, False)])
 def test_a_log_that_was_cut_off_and_has_grown_again(parts_at: int, again: bool) -> None:
-    """The engine tells from where on it is not the log whose leader epoch is stored: 3 to 5 were acknowledged."""
+    """The engine reports from which offset on the log no longer is the one with the stored leader epoch: 3 to 5 were
+    acknowledged."""
     before, (_, second) = begin()
     commit(before, second)
     world, consumer = restarted(before, end=50)
@@ -158,11 +159,11 @@ def test_a_log_that_was_cut_off_and_has_grown_again(parts_at: int, again: bool) 
     consumer.fetch(partitions=[0])
     consumer.fetch(partitions=[0], wait=0.0)
     assert values(consumer) == expected(0, 1, 2, *range(max(parts_at, 3), 6))
-    assert bool(told(world, "records and acknowledgements discarded: an upstream log was truncated")) == again
+    assert bool(told(world, "records and acknowledgements discarded: upstream log truncated")) == again
 
 
 def test_what_is_stored_says_whether_the_engine_has_read_it_all() -> None:
-    """Only then the engine's last leader epoch is that of all of it. What was stored with an epoch before counts."""
+    """Only then the engine's last leader epoch is that of all of it. Epochs that were stored before still count."""
     before, (_, second) = begin()
     before.auto_store = False
     commit(before, second)
@@ -177,7 +178,7 @@ def test_what_is_stored_says_whether_the_engine_has_read_it_all() -> None:
     assert not read.has_read(-1), "a lease is ahead of the engine"
     for epoch in (4, -1):
         stored = Ledger(0, CommitPosition(0, "", leader_epoch=epoch), [Span(3, 5)])
-        stored.know(9)
+        stored.extend_epoch(9)
         assert stored.has_read(9) == (epoch == 4)
 
 
@@ -192,7 +193,7 @@ def test_metadata_that_cannot_be_read_is_passed_over_with_a_warning(metadata: st
     consumer.fetch(partitions=[0])
     consumer.fetch(partitions=[0], wait=0.0)
     assert values(consumer) == expected(0, 1, 2, 3, 4, 5)
-    assert len(told(world, "the metadata of an upstream commit was passed over")) == 1
+    assert len(told(world, "upstream commit metadata ignored")) == 1
 
 
 def test_what_does_not_fit_is_answered_as_not_stored_until_it_does() -> None:
@@ -211,9 +212,9 @@ def test_what_does_not_fit_is_answered_as_not_stored_until_it_does() -> None:
     world.check()
 
 
-def test_who_is_alone_and_repeats_a_commit_that_does_not_fit_is_asked_to_join_again() -> None:
-    """Some clients repeat it for ever and process nothing meanwhile; and nobody else is there for the lowest record,
-    without which it never fits."""
+def test_a_member_that_is_alone_and_repeats_a_commit_that_does_not_fit_is_asked_to_join_again() -> None:
+    """Some clients repeat the commit for ever and process nothing meanwhile. No other member is there to take the
+    lowest record, without which the commit never fits."""
     world, members = begin(PoolSettings(metadata_limit=FITS, lock_timeout=30.0), batches=4)
     alone = members.pop(3)
     codes = [error(world, commit(world, members[1]))]
@@ -240,11 +241,11 @@ def test_who_is_alone_and_repeats_a_commit_that_does_not_fit_is_asked_to_join_ag
 @pytest.mark.parametrize(
     ("protocol", "keeps_its_position"), [("classic", False), ("classic", True), ("consumer", False)]
 )
-def test_who_joins_again_for_want_of_room_is_given_the_lowest_record_before_what_it_holds(
+def test_a_member_that_joins_again_for_want_of_room_is_given_the_lowest_record_before_what_it_holds(
     protocol: Protocol, keeps_its_position: bool
 ) -> None:
-    """It holds more than it has tried to commit; one that commits every hundred records would be asked for each. Some
-    clients go on with what they had fetched."""
+    """It holds more records than it has tried to commit; one that commits every hundred records would be asked for
+    each. Some clients go on with records that they had fetched."""
     world, members = begin(PoolSettings(metadata_limit=FITS, lock_timeout=30.0), batches=4, protocol=protocol)
     alone = members.pop(3)
     processed = dict(alone.positions)
@@ -279,7 +280,7 @@ def test_who_joins_again_for_want_of_room_is_given_the_lowest_record_before_what
     world.check()
 
 
-def test_who_goes_on_meanwhile_is_not_asked_to_join_again() -> None:
+def test_a_member_that_goes_on_meanwhile_is_not_asked_to_join_again() -> None:
     world, members = begin(PoolSettings(metadata_limit=FITS, lock_timeout=30.0), batches=4)
     commit(world, members[1])
     first = members[3].positions[0] - 2
@@ -293,7 +294,7 @@ def test_who_goes_on_meanwhile_is_not_asked_to_join_again() -> None:
 def test_a_partition_that_is_full_delivers_nothing_new_until_its_lowest_record_is_settled() -> None:
     world, members = begin(PoolSettings(metadata_limit=30), batches=2)
     commit(world, members[1])
-    assert len(told(world, "a partition waits for its lowest record to be acknowledged")) == 1
+    assert len(told(world, "partition waits for its lowest unacknowledged record")) == 1
     members[1].fetch(partitions=[0], wait=30.0)
     world.produce(0)
     assert members[1].is_parked
@@ -333,13 +334,13 @@ def test_brokers_that_allow_less_are_sent_less() -> None:
     assert FITS <= shorter <= longest // 2
     world.store()
     assert error(world, tickets[0]) is NONE
-    assert len(told(world, "an upstream cluster allows less commit metadata")) == 1
+    assert len(told(world, "upstream cluster allows less commit metadata")) == 1
     world.advance(3.0)
     assert error(world, tickets[-1]) is LATER
 
 
 def is_stored(world: World, offset: int) -> bool:
-    """Whether a mesh that begins now would know that it was acknowledged."""
+    """True if a new mesh would know that it was acknowledged."""
     upstream = world.upstreams[world.group]
     base = upstream.stored.get(source(0), 0)
     runs = unpack(source(0), base, upstream.metadata.get(source(0), "")).runs
@@ -347,7 +348,7 @@ def is_stored(world: World, offset: int) -> bool:
 
 
 class Brokers:
-    """Of which each stores as much metadata as it is told to; and what was answered as stored."""
+    """Brokers that store only so much metadata, and the offsets that were answered as stored."""
 
     def __init__(self, world: World, members: list[Consumer]) -> None:
         self.world = world
@@ -389,7 +390,7 @@ def test_what_was_answered_stays_stored_when_brokers_allow_less(allowed: int) ->
 
 
 def test_what_is_new_does_not_take_the_room_of_what_was_answered() -> None:
-    """The lowest runs go first; but those above them were answered."""
+    """The lowest runs come first; but those above them were answered."""
     world, members = begin(PoolSettings(metadata_limit=FITS + 2), auto_store=False, batches=8)
     brokers = Brokers(world, members)
     assert [brokers.commit(number) for number in (3, 7)] == [NONE] * 2
@@ -415,7 +416,7 @@ def test_what_was_answered_is_not_given_up_with_the_last_commit_of_a_pool() -> N
 
 
 def begin_more(world: World, batches: int) -> list[Consumer]:
-    """Further members, each of which was sent three records."""
+    """Adds members, each of which was sent three records."""
     members = []
     for number in range(batches):
         members.append(world.consumer(f"further-{number}"))

@@ -1,4 +1,4 @@
-"""Leases that are bounded in bytes, though nobody has read what they hold."""
+"""Leases that are bounded in bytes, although none of their records has been read."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from mesh.pool.common.settings import PoolSettings
 from mesh.pool.leases.choose import USUAL_SIZE
-from mesh.pool.leases.service import WEIGH_WITHIN
+from mesh.pool.leases.service import SIZES_WITHIN
 from mesh.pool.state.leases import Acknowledgement, HolderId, LeaseGranted, LeaseId, LeaseRequest
 from tests.pool.harness import EU, GROUP, ORDERS, World, source
 
@@ -15,7 +15,7 @@ END = 10_000
 
 @pytest.fixture
 def world() -> World:
-    """Each of four partitions has ten thousand records, of which nobody has read any."""
+    """Each of four partitions has ten thousand unread records."""
     world = World(PoolSettings(presence=600.0))
     send(world, "first", most_bytes=None)
     world.assign_all()
@@ -40,7 +40,7 @@ def send(world: World, id: str, most_bytes: int | None, most: int = 100_000, wai
 
 
 def granted(world: World, ticket: object) -> dict[int, int]:
-    """How many offsets of which partition."""
+    """The number of offsets by partition."""
     world.check()
     ranges = world.answer(ticket, LeaseGranted).ranges
     return {
@@ -100,7 +100,7 @@ def test_engines_read_some_if_nothing_is_known_and_stop_then(world: World) -> No
 
 def test_it_is_not_waited_for_records_that_do_not_come(world: World) -> None:
     ticket = send(world, "a", most_bytes=40_000, wait=10.0)
-    world.advance(WEIGH_WITHIN + 0.2)
+    world.advance(SIZES_WITHIN + 0.2)
     assert sum(granted(world, ticket).values()) == 40_000 / USUAL_SIZE
 
 
@@ -120,8 +120,8 @@ def test_a_holder_may_say_how_large_they_were(world: World) -> None:
 
 def test_what_came_last_counts_most(world: World) -> None:
     partition = world.pool.partitions[source(0)]
-    partition.weigh(1_000, 10)
+    partition.learn_size(1_000, 10)
     assert partition.mean_size == 100.0
     for _ in range(20):
-        partition.weigh(2_000, 10)
+        partition.learn_size(2_000, 10)
     assert 195.0 < partition.mean_size < 200.0

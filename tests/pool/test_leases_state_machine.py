@@ -1,5 +1,5 @@
-"""Random lives of leases beside members, with a kill -9 of the mesh between any two steps: nothing that was granted is
-given to anybody else, nothing that was acknowledged comes again, and nothing is lost."""
+"""Random lives of leases beside members, with a kill -9 of the mesh between any two steps: no granted record goes to
+another member, no acknowledged record comes again, and none is lost."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ SETTINGS = PoolSettings(presence=10_000.0, initial_window=5, partition_budget=80
 
 
 class LeasedWorld(World):
-    """granted: the offsets of every lease that was answered and has not ended. done: acknowledged, and told so."""
+    """A world with leases. granted: the offsets of every lease that was answered and has not ended. done: acknowledged
+    offsets, with an answer."""
 
     def __init__(self) -> None:
         super().__init__(SETTINGS, auto_store=False)
@@ -84,7 +85,7 @@ class LeaseMachine(RuleBasedStateMachine):
 
     @rule(counts=st.lists(st.integers(0, 9), min_size=4, max_size=4))
     def a_member_fetches(self, counts: list[int]) -> None:
-        """The engine brings that many of each partition meanwhile, as far as it may."""
+        """Meanwhile the engine brings so many of each partition, as far as it may."""
         world = self.world
         if self.consumer is None:
             self.consumer = world.consumer(f"c{self.count}")
@@ -119,7 +120,7 @@ class LeaseMachine(RuleBasedStateMachine):
 
     @rule(holder=HOLDERS, most=st.integers(1, 40))
     def lease(self, holder: HolderId, most: int) -> None:
-        """Its last lease, if it has not acknowledged that, stays; as Spark does when it is asked for the next."""
+        """Its last lease stays if it has not acknowledged it, as with Spark when it asks for the next one."""
         if holder in self.leases or holder in self.waiting:
             return
         wanted = self.request(holder, most)
@@ -135,7 +136,7 @@ class LeaseMachine(RuleBasedStateMachine):
 
     @rule(holder=HOLDERS, most=st.integers(1, 40))
     def lease_what_comes(self, holder: HolderId, most: int) -> None:
-        """Answered in one of the next steps, or after some of them."""
+        """The answer comes in one of the next steps, or after several."""
         if holder not in self.leases and holder not in self.waiting:
             wanted = replace(self.request(holder, most), wait=2.0)
             self.waiting[holder] = self.ask(lambda pool, ticket: pool.lease(ticket, wanted, self.world.now))
@@ -160,7 +161,7 @@ class LeaseMachine(RuleBasedStateMachine):
         assert not answer.lost, "it was held all the time"
         self.world.done |= values_of(answer.done)
         assert values_of(answer.done) == values_of(ranges)
-        if not self.world.granted[holder]:  # it has ended with its last record
+        if not self.world.granted[holder]:  # it ended with its last record
             del self.leases[holder]
             del self.world.granted[holder]
 
@@ -182,7 +183,7 @@ class LeaseMachine(RuleBasedStateMachine):
         assert values_of(answer.done) == values_of(ranges)
 
     def settled(self, step: object) -> LeaseSettled:
-        """The answer, when it is stored; a commit that failed before is tried again after a while."""
+        """The answer, when it is stored; a failed commit is tried again after a while."""
         ticket = self.ask(step)
         for _ in range(20):
             while self.world.pending_stores:
@@ -196,7 +197,7 @@ class LeaseMachine(RuleBasedStateMachine):
 
     @rule(seconds=st.sampled_from([0.1, 3.0, 20.0, 70.0]))
     def wait(self, seconds: float) -> None:
-        """Those who hold leases renew them, or they end."""
+        """Holders renew their leases, or the leases end."""
         if seconds >= TTL:
             self.leases.clear()
             self.world.granted.clear()
@@ -222,7 +223,7 @@ class LeaseMachine(RuleBasedStateMachine):
 
     @rule()
     def kill(self) -> None:
-        """What is stored upstream is all that the next mesh knows."""
+        """Kills the mesh: the next one knows only the upstream state."""
         before, self.consumer = self.world, None
         self.waiting.clear()
         self.world = world = LeasedWorld()
@@ -262,7 +263,7 @@ class LeaseMachine(RuleBasedStateMachine):
                 assert {value_of(partition, each) for each in range(offset)} <= self.acknowledged
 
     def teardown(self) -> None:
-        """When all leases have ended, everything that was not acknowledged is to be had."""
+        """When all leases have ended, members can get every unacknowledged record."""
         if not hasattr(self, "world"):
             return
         self.wait(70.0)

@@ -1,4 +1,4 @@
-"""Topics that get more partitions: clients are made to ask for metadata, once each, and lose nothing by it."""
+"""Topics that get more partitions: the mesh makes clients ask for metadata, once each, and they lose no records."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NOT_LEADER = ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 class Watching(World):
-    """Remembers how each partition of each Fetch was answered."""
+    """Remembers the answer for each partition of each Fetch."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -56,7 +56,7 @@ def test_else_the_next_fetch_is_and_no_other() -> None:
         consumer.fetch(wait=0.01)
         world.advance(0.1)
     assert told(world) == 1
-    assert len(consumer.received) == 60  # what came meanwhile came too
+    assert len(consumer.received) == 60  # later records came, too
 
 
 def test_what_a_fetch_has_collected_is_given_with_it() -> None:
@@ -70,7 +70,7 @@ def test_what_a_fetch_has_collected_is_given_with_it() -> None:
     assert len(consumer.received) == 10
 
 
-def test_who_does_not_fetch_from_it_is_not_told() -> None:
+def test_a_member_that_does_not_fetch_from_it_is_not_told() -> None:
     world = Watching()
     consumer = world.consumer()
     world.grow()
@@ -96,7 +96,7 @@ def test_a_topic_that_is_as_it_was_or_new_tells_nobody() -> None:
 
 
 def test_a_member_that_does_not_join_again_by_itself_is_told_once() -> None:
-    """librdkafka looks for a leader then, and takes no notice of partitions that are new."""
+    """librdkafka then looks for a leader, but does not notice new partitions."""
     world = Watching()
     consumer = world.consumer()
     consumer.fetch()

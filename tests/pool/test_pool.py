@@ -1,4 +1,4 @@
-"""A pool and what happens to it upstream."""
+"""A pool and its upstream events."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def told(world: World, event: str) -> list[Report]:
 
 
 class Lenient(World):
-    """A world that takes note of errors."""
+    """A world that records errors."""
 
     def do(self, effects: list[Effect]) -> None:
         errors = [effect for effect in effects if isinstance(effect, Report) and effect.level == "error"]
@@ -172,13 +172,13 @@ def test_a_loss_makes_room_and_offers_the_backlog_of_other_partitions() -> None:
     world.check()
 
 
-def test_offsets_that_begin_anew_void_what_was_known_with_one_warning() -> None:
+def test_offsets_that_start_again_void_what_was_known_with_one_warning() -> None:
     world = World()
     consumer = member(world)
     world.produce(0, 6)
     consumer.fetch()
     world.upstream(lambda pool: pool.intake.position_reset(source(0), 0, "made anew", world.now))
-    assert len(told(world, "an upstream partition begins anew")) == 1
+    assert len(told(world, "upstream partition reset")) == 1
     ledger = world.pool.partitions[source(0)].ledger
     assert (ledger.committable, ledger.received) == (0, 0)
     assert world.stored == {source(0): 0}, "where it begins is stored at once, below what was"
@@ -189,7 +189,7 @@ def test_offsets_that_begin_anew_void_what_was_known_with_one_warning() -> None:
     world.check()
 
 
-def test_offsets_that_begin_anew_while_they_are_revoked_wait_for_the_rebalance() -> None:
+def test_offsets_that_start_again_while_they_are_revoked_wait_for_the_rebalance() -> None:
     world = World()
     consumer = member(world)
     world.produce(0, 6)
@@ -287,7 +287,7 @@ def test_a_silent_member_loses_what_it_holds_to_others() -> None:
     assert not other.received
     live(20)
     assert values(other) == values(silent)
-    assert len(told(world, "a silent member lost what it held")) == 1
+    assert len(told(world, "silent member lost its records")) == 1
     assert silent.heartbeat() is ErrorCode.NONE
     world.check()
 
@@ -324,7 +324,7 @@ def test_a_member_that_asks_or_commits_is_not_silent(sign: str) -> None:
             case _:
                 pass
         world.advance(8.0)
-    assert not told(world, "a silent member lost what it held")
+    assert not told(world, "silent member lost its records")
 
 
 def test_a_member_at_its_cap_that_has_never_committed_is_named_once() -> None:
@@ -340,11 +340,11 @@ def test_a_member_at_its_cap_that_has_never_committed_is_named_once() -> None:
         other.heartbeat()
         if not other.is_parked:
             other.fetch(partitions=[3], wait=30.0)
-    (warning,) = told(world, "a member at its cap has never committed")
+    (warning,) = told(world, "member at its cap has never committed")
     assert warning.fields["member"] == mute.member_id
 
 
-# The end
+# End
 
 
 def test_the_pool_leaves_upstream_when_the_last_member_goes_after_a_while() -> None:
@@ -375,7 +375,7 @@ def test_a_member_that_restarts_finds_the_pool_there() -> None:
 
 @pytest.mark.parametrize("began", [0.1, 1_000.1, 123_456.789, 3e8 / 7])
 def test_a_pool_ends_whatever_the_clock_says(began: float) -> None:
-    """The time that passed, as a difference, may be a bit less than what was waited for."""
+    """The measured time may be a bit less than the time that was waited for."""
     world = World(PoolSettings(linger=0.7))
     world.now = began
     consumer = world.consumer()
@@ -396,7 +396,7 @@ def test_a_violation_closes_that_pool_only_and_members_come_back_to_a_new_one() 
     partition.backlog[99] = object()
     world.upstream(lambda pool: pool.intake.reached_end(source(0), 3))
     assert GROUP not in world.cluster.pools
-    assert len(told(world, "a pool contradicts itself and is closed")) == world.cluster.violations == 1
+    assert len(told(world, "pool closed: invariant violated")) == world.cluster.violations == 1
     assert not consumer.is_parked, "every request is let go"
     assert other.is_parked
     assert other.heartbeat() is ErrorCode.NONE

@@ -1,4 +1,5 @@
-"""A member belongs to the principal that authenticated for it: nobody else gets its records or speaks in its name."""
+"""A member belongs to the principal that authenticated for it: no other principal gets its records or speaks in its
+name."""
 
 from __future__ import annotations
 
@@ -20,8 +21,8 @@ ALICE, MALLORY = user("alice"), user("mallory")
 
 
 def held(world: World) -> tuple[Consumer, Consumer]:
-    """A member of alice that holds 10 records of partition 0, and a client of mallory that stands where it stands and
-    calls itself the same, on the same host."""
+    """A member of alice that holds 10 records of partition 0, and a client of mallory with the same position, name and
+    host."""
     alice = world.consumer(principal=ALICE)
     world.produce(0, 10)
     before = dict(alice.positions)
@@ -41,7 +42,7 @@ def test_the_offsets_of_a_member_do_not_get_its_records_for_another_principal(ah
     world.advance(1)
     assert mallory.received == []
     alice.fetch()
-    assert len(alice.received) == 20  # it still fetches, and what it held was not taken from it
+    assert len(alice.received) == 20  # it still fetches, and keeps what it held
 
 
 def test_nor_where_consumers_without_a_group_are_served() -> None:
@@ -49,7 +50,7 @@ def test_nor_where_consumers_without_a_group_are_served() -> None:
     alice, mallory = held(world)
     mallory.fetch()
     world.advance(world.pool._settings.unidentified_grace + 1)
-    mallory.fetch()  # as one without a group from now on, in a pool of their own
+    mallory.fetch()  # as a groupless one from now on, in a pool of their own
     world.produce(0, 10)
     assert mallory.received == []
     alice.fetch()
@@ -137,8 +138,8 @@ def test_committing_what_was_sent_on_a_guess_does_not_make_one_member_of_two_pri
     assert world.pool.members.by_id[alice.member_id].client.principal == ALICE
 
 
-def test_who_has_a_new_principal_becomes_a_new_member_and_nothing_is_lost() -> None:
-    """A client whose certificate was exchanged for one with another name."""
+def test_a_client_with_a_new_principal_becomes_a_new_member_and_nothing_is_lost() -> None:
+    """A client whose certificate was replaced by one with another name."""
     world = World()
     alice, renamed = held(world)
     alice.disconnect()
@@ -151,12 +152,12 @@ def test_who_has_a_new_principal_becomes_a_new_member_and_nothing_is_lost() -> N
     assert len(renamed.received) == 10
 
 
-def test_a_tool_may_remove_members_of_others_and_a_static_member_is_replaced_by_who_has_its_name() -> None:
+def test_a_tool_may_remove_members_of_others_and_a_static_member_is_replaced_by_its_instance_id() -> None:
     """As in Kafka."""
     world = World()
     alice = world.consumer(principal=ALICE)
     tool = world.connect(MALLORY)
-    world.do(world.cluster.groups.leave("l", GROUP, ((alice.member_id, None),), world.now))
+    world.do(world.cluster.groups.leave(tool, "l", GROUP, ((alice.member_id, None),), world.now))
     assert world.answer("l", LeaveResult).members[0][2] is ErrorCode.NONE
     assert not world.cluster.connections[tool].members
     first = world.consumer(instance_id="pod-1", principal=ALICE)
@@ -173,7 +174,7 @@ def test_what_tools_asked_is_remembered_by_principal() -> None:
     assert not tools.is_tool(connection, ClientIdentity("c", "h", ALICE), world.now)
 
 
-def test_to_find_who_is_about_to_fetch_takes_as_many_steps_with_a_thousand_members_as_with_ten() -> None:
+def test_to_find_the_member_that_is_about_to_fetch_takes_as_many_steps_with_a_thousand_members_as_with_ten() -> None:
     def steps(others: int) -> int:
         world = World()
         for number in range(others):

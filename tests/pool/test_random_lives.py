@@ -1,4 +1,4 @@
-"""Random lives of a pool, its leases and its logs; `make lives` goes on for as long as one likes."""
+"""Random lives of a pool, its leases and its logs; `make lives` runs them for any length of time."""
 
 from __future__ import annotations
 

@@ -119,7 +119,7 @@ def test_consumers_without_a_group_can_be_refused() -> None:
         ("console-consumer-audit", Acknowledge.COMMIT),
     ],
 )
-def test_who_settles_by_receipt(group: str, mode: Acknowledge) -> None:
+def test_consumers_that_settle_by_receipt(group: str, mode: Acknowledge) -> None:
     rules = GroupRules(
         acknowledge=(
             ("audit-*", Acknowledge.RECEIPT),
@@ -131,7 +131,7 @@ def test_who_settles_by_receipt(group: str, mode: Acknowledge) -> None:
 
 
 def test_a_receipt_that_makes_room_offers_the_backlog_to_the_other_fetches_of_its_member() -> None:
-    """kafka-go fetches each partition on a connection of its own."""
+    """kafka-go fetches each partition on a separate connection."""
     world = World(PoolSettings(initial_window=3))
     world.group = CONSOLE
     consumer, other = world.consumer(group=CONSOLE), world.consumer("other", group=CONSOLE)

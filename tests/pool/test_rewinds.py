@@ -1,4 +1,4 @@
-"""Where a client may stand: below its window, inside it, at its end, above it; and whose client it is."""
+"""Positions of a client: below its window, inside it, at its end, above it; and how the mesh recognizes the client."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_fetch_inside_its_window_gets_the_same_records_at_the_same_offsets(bac
 def test_a_fetch_below_its_window_is_served_from_the_windows_start(
     batches: tuple[int, ...], committed: int, replay_budget: int
 ) -> None:
-    """What was committed is not given again, also if the rest of its batch is."""
+    """Committed records are not given again, even if the rest of their batch is."""
     world = World(PoolSettings(replay_budget=replay_budget))
     consumer = world.consumer()
     for count in batches:
@@ -235,7 +235,7 @@ def test_an_offset_no_slot_lies_above_is_refused_and_nothing_is_taken_away() -> 
     consumer.positions[0] = before
 
 
-# Whose Fetch it is
+# The member of a Fetch
 
 
 def test_a_fetch_on_an_unknown_connection_is_told_by_its_offsets() -> None:
@@ -298,7 +298,7 @@ def test_two_members_that_both_seek_before_their_first_fetch_are_told_apart_by_t
 
 
 def test_a_member_that_seeks_before_its_first_fetch_on_a_new_connection_stays_itself() -> None:
-    """Else it would be given the records of those without a group."""
+    """Else it would get the records of consumers without a group."""
     world = World()
     consumer = world.consumer()
     world.produce(0, 3)
@@ -313,7 +313,7 @@ def test_a_member_that_seeks_before_its_first_fetch_on_a_new_connection_stays_it
 
 
 def hung(world: World) -> Consumer:
-    """A client that fetched, and whose connection then hung without being closed; it has a new one."""
+    """A client that fetched, and whose connection then hung without being closed; it has a new connection."""
     consumer = world.consumer()
     world.produce(0, 3)
     consumer.fetch()
@@ -367,7 +367,7 @@ def test_a_member_that_only_paused_takes_back_what_was_guessed() -> None:
 
 
 def test_a_member_below_its_window_on_a_new_connection_is_itself_at_once() -> None:
-    """Its partition went and came back while its last answer was on its way, and lost."""
+    """Its partition was revoked and came back while its last answer was in flight, and lost."""
     world = World()
     consumer = world.consumer()
     consumer.positions = {0: consumer.positions[0]}
@@ -420,7 +420,7 @@ def test_a_guess_is_taken_back_as_soon_as_the_member_itself_shows_up() -> None:
     world.check()
 
 
-def test_who_was_taken_for_another_by_mistake_is_not_taken_for_a_third() -> None:
+def test_a_member_that_was_taken_for_another_by_mistake_is_not_taken_for_a_third() -> None:
     world = World()
     member, idle = world.consumer("same"), world.consumer("same")
     stranger = world.consumer("same", joined=False)

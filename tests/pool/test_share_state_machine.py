@@ -1,10 +1,10 @@
 """Random lives of share members, classic members and holders of leases in one pool, with a kill -9 of the mesh between
-any two steps: nothing is held by two at once, nothing is lost, nothing comes again whose acknowledgement was
-answered."""
+any two steps: no record is held by two at once or lost, and none comes again after its acknowledgement was answered."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -14,13 +14,16 @@ from mesh.pool.common.effects import Effect, GivenUp
 from mesh.pool.common.history import Redelivery
 from mesh.pool.common.ids import GroupId
 from mesh.pool.common.settings import PoolSettings, ShareSettings
+from mesh.pool.interventions import Action, NotPossible, RunPlace
 from mesh.pool.share.requests import AcknowledgeType, ShareAcknowledgeResult, ShareFetchResult
 from mesh.pool.state.leases import HolderId, LeaseGranted, LeaseId, LeaseRequest
 from mesh.pool.state.partition import Ownership
 from mesh.records.decode import decode_records
+from mesh.records.spans import Span
 from mesh.wire.errors import ErrorCode
 from mesh.wire.messages import AcknowledgementBatch
 from tests.pool.harness import EU, GROUP, ORDERS, US, Consumer, World, source, value_of
+from tests.pool.operating import intervene, offsets_of
 from tests.pool.share_member import ACCEPT, GAP, REJECT, RELEASE, RENEW, ShareMember, mixed
 
 INDEX = st.integers(0, 3)
@@ -31,8 +34,8 @@ LIMIT = 5
 
 
 class SharedWorld(World):
-    """done: what is settled for good: somebody was told that its acknowledgement is stored. given_up: settled without a
-    dead letter, since it was rejected, or delivered too often."""
+    """A world with share members. done: records that are settled for good: their acknowledgement was answered as
+    stored. given_up: settled without a dead letter, because they were rejected, or delivered too often."""
 
     def __init__(self, settings: PoolSettings) -> None:
         super().__init__(settings, auto_store=False, auto_reread=False)
@@ -74,19 +77,20 @@ class ShareMachine(RuleBasedStateMachine):
         self.members: list[ShareMember] = []
         self.consumers: list[Consumer] = []
         self.waiting: dict[object, tuple[ShareMember, set[bytes]]] = {}
-        """Acknowledgements that are not answered yet, and the records whose fate they decide."""
+        """Unanswered acknowledgements, with the records that they decide."""
         self.decided: set[bytes] = set()
-        """What somebody accepted, rejected, committed or leased: it may be settled, or not."""
+        """Records that were accepted, rejected, committed or leased: they may be settled, or not."""
         self.join_share()
 
     def assign_all(self) -> None:
-        """What was under way when partitions moved was not stored: their group has another generation."""
+        """Commits in flight when partitions moved were not stored: their group has another generation."""
         partitions = self.world.pool.partitions
         known = [partitions.get(source(index)) for index in range(4)]
         if any(each is None or each.ownership is Ownership.UNASSIGNED for each in known):
             for _ in range(len(self.world.pending_stores)):
                 self.world.store(27)
             self.world.assign_all()
+            self.forget_what_is_over()  # before records come again, in the same step
 
     def pick(self, number: int) -> ShareMember:
         return self.members[number % len(self.members)]
@@ -122,14 +126,17 @@ class ShareMachine(RuleBasedStateMachine):
         maximum=st.sampled_from([10, 300, 1 << 20]),
         longest=st.sampled_from([1, 5, 500]),
         wait=st.sampled_from([0.0, 0.5, 5.0]),
+        acquires=st.sampled_from([True, True, True, False]),
     )
     def share_fetch(
-        self, number: int, most: int, exact: bool, minimum: int, maximum: int, longest: int, wait: float
+        self, number: int, most: int, exact: bool, minimum: int, maximum: int, longest: int, wait: float, acquires: bool
     ) -> None:
         member = self.pick(number)
         if member.ticket is not None:
             return
-        member.ask(most=most, exact=exact, minimum=minimum, maximum=maximum, longest=longest, wait=wait)
+        member.ask(
+            most=most, exact=exact, minimum=minimum, maximum=maximum, longest=longest, wait=wait, acquires=acquires
+        )
         self.take(member)
 
     @rule(number=NUMBER, index=INDEX, kinds=st.lists(KINDS, min_size=1, max_size=12), piggy_backed=st.booleans())
@@ -215,7 +222,7 @@ class ShareMachine(RuleBasedStateMachine):
 
     @rule(most=st.integers(1, 20))
     def lease_and_let_it_end(self, most: int) -> None:
-        """A batch reader takes some and never acknowledges: it comes back in a while."""
+        """A batch reader takes some and never acknowledges them: they come back after a while."""
         world = self.world
         self.count += 1
         wanted = LeaseRequest(
@@ -248,7 +255,7 @@ class ShareMachine(RuleBasedStateMachine):
             seconds -= 10.0
 
     def forget_what_is_over(self) -> None:
-        """Locks that are over, and partitions that moved away."""
+        """Forgets expired locks, and partitions that moved away."""
         for member in self.members:
             held = self.held_by(member)
             for where in [where for where in member.acquired if where not in held]:
@@ -285,6 +292,20 @@ class ShareMachine(RuleBasedStateMachine):
             self.decided.add(record.value)
         self.world.write_dead_letter(error)
 
+    @rule(action=st.sampled_from(Action), index=INDEX, first=st.integers(0, 40), more=st.integers(0, 5))
+    def intervene(self, action: Action, index: int, first: int, more: int) -> None:
+        places: list[RunPlace] = []
+        with suppress(NotPossible):
+            places = intervene(self.world, action, index, Span(first, first + more))
+        if action is Action.SETTLE:
+            self.decided |= {value_of(source(index), offset) for offset in offsets_of(places)}
+        losers = {place.member for place in places}
+        for member in self.members:
+            if member.member_id in losers:  # it may get some of that again, by a Fetch that waited
+                lost = {place for place in member.acquired if place[0] == index}
+                for each in lost:
+                    del member.acquired[each]
+
     @rule(cluster=st.sampled_from([EU, US]), comes_back=st.booleans())
     def rebalance(self, cluster: str, comes_back: bool) -> None:
         indexes = [index for index in range(4) if source(index).cluster == cluster]
@@ -296,7 +317,7 @@ class ShareMachine(RuleBasedStateMachine):
 
     @rule()
     def kill(self) -> None:
-        """What is stored upstream is all that the next mesh knows."""
+        """Kills the mesh: the next one knows only the upstream state."""
         before = self.world
         self.world = world = SharedWorld(self.settings)
         world.now, world.done, world.given_up = before.now, before.done, before.given_up
@@ -310,7 +331,7 @@ class ShareMachine(RuleBasedStateMachine):
         self.bring_all()
 
     def bring_all(self) -> None:
-        """What is in the logs and was not brought yet."""
+        """Brings all records of the logs that were not brought yet."""
         self.assign_all()
         for index in range(4):
             log = self.world.logs.get(source(index))
@@ -318,7 +339,7 @@ class ShareMachine(RuleBasedStateMachine):
                 self.world.produce(index)
 
     def take(self, member: ShareMember) -> None:
-        """What was answered by now."""
+        """Takes the answers that have come by now."""
         self.answers()
         if member.ticket is not None and member.ticket in self.world.answers:
             member.take()
@@ -371,13 +392,13 @@ class ShareMachine(RuleBasedStateMachine):
                 assert self.records(index, below) <= self.decided | self.world.given_up
 
     def records(self, index: int, below: int) -> set[bytes]:
-        """Those that were ever brought from below an offset."""
+        """The records from below an offset that were ever brought."""
         log = self.world.logs.get(source(index), [])
         offsets = (offset for first, last in log for offset in range(first, min(last + 1, below)))
         return {value_of(source(index), offset) for offset in offsets}
 
     def teardown(self) -> None:
-        """Everything that nobody decided about is to be had by one last member; then nothing stays behind."""
+        """At the end one last member gets all records that no member decided about; then nothing is left."""
         if not hasattr(self, "world"):
             return
         world = self.world
@@ -400,7 +421,7 @@ class ShareMachine(RuleBasedStateMachine):
         world.check_empty()
 
     def accept_all(self, last: ShareMember) -> None:
-        """What one member is given by now; and whatever is to be done upstream is done."""
+        """Accepts the records that one member has by now, and carries out all pending upstream work."""
         world = self.world
         self.bring_all()
         self.forget_what_is_over()

@@ -1,4 +1,4 @@
-"""Members that keep up share equally, however they commit; one that does not is passed over."""
+"""Members that keep up share equally, whatever their way of committing; a member that falls behind gets less."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from mesh.pool.common.settings import PoolSettings
 from tests.integration.records import jain_index
 from tests.pool.harness import Consumer, World
 
+DEEP = [pytest.mark.long, pytest.mark.deep]
+
 
 def run(world: World, every_poll: list[Consumer], every_five_seconds: list[Consumer], seconds: int, size: int) -> None:
-    """A batch of `size` records every 50 ms; everybody asks again at once."""
+    """Brings a batch of `size` records every 50 ms; each member fetches again at once."""
     consumers = every_poll + every_five_seconds
     for step in range(seconds * 20):
         for consumer in consumers:
@@ -32,7 +34,7 @@ def run(world: World, every_poll: list[Consumer], every_five_seconds: list[Consu
 
 def short_burst(seed: int) -> list[int]:
     """Some thousand records within 60 ms, in answers of three partitions each; each of eight members takes 5 to 40 ms
-    to ask again. What each has of it."""
+    to fetch again. Returns how many each of them got."""
     generator = random.Random(seed)
     world = World()
     consumers = [world.consumer(f"c{number}") for number in range(8)]
@@ -50,7 +52,7 @@ def short_burst(seed: int) -> list[int]:
             world.advance(0.001)
 
     run(100)
-    for _ in range(4):  # how long each is away is learnt
+    for _ in range(4):  # the pool learns how long each is away
         world.produce_together(dict.fromkeys(range(4), 8), 1)
         run(60)
     before = [len(consumer.received) for consumer in consumers]
@@ -64,7 +66,8 @@ def short_burst(seed: int) -> list[int]:
 
 
 def test_a_short_burst_is_shared_evenly_by_members_that_take_a_while_to_ask_again() -> None:
-    """As Java's do. The first partition of an answer satisfied all that waited; the rest went to whoever came first."""
+    """Java members do. Before, the first partition of an answer satisfied all waiting members; the rest went to the
+    member that came first."""
     indexes = [jain_index(short_burst(seed)) for seed in range(8)]
     assert sum(indexes) / len(indexes) > 0.98, indexes
 
@@ -85,10 +88,10 @@ def take(consumer: Consumer, until: int) -> None:
         consumer.fetch(wait=0.5)
 
 
-@pytest.mark.parametrize("batches", [640, 1_000])
+@pytest.mark.parametrize("batches", [640, pytest.param(1_000, marks=DEEP)])
 def test_members_that_commit_rarely_do_not_wait_for_commits_while_there_is_more(batches: int) -> None:
-    """Four fast consumers at auto-commit's five seconds: their caps are all full long before the first one. What waits
-    goes to them in equal parts; also the last of it, where it does not come out even."""
+    """Four fast consumers with auto-commit's five seconds: their caps are all full long before the first commit.
+    Waiting records go to them in equal parts, even a last uneven rest."""
     count = batches * 100
     world = World(PoolSettings(partition_budget=1 << 30, pool_budget=1 << 30))
     members = [world.consumer(f"m{number}") for number in range(4)]
@@ -156,7 +159,8 @@ def test_a_member_that_never_commits_gets_no_more_than_its_window() -> None:
 
 
 class Worker:
-    """A client that takes ahead whatever it gets, works on one record after the other, and commits after each poll."""
+    """A client that fetches ahead as much as it gets, processes one record after the other, and commits after each
+    poll."""
 
     def __init__(self, consumer: Consumer, seconds_per_record: float, per_poll: int) -> None:
         self.consumer = consumer
@@ -186,7 +190,7 @@ def burst(known: bool, seconds_per_record: float = 0.0002) -> tuple[int, int]:
     """Ten thousand records at once, for two quick members and a slow one, which have committed before or are new. The
     quick ones take 500 at a poll, and need the given time for each of them.
 
-    Returns what the slow one has of them, and what the others have.
+    Returns how many the slow one got, and how many the others got.
     """
     world = World(PoolSettings(partition_budget=1 << 30, pool_budget=1 << 30))
     slow = Worker(world.consumer("slow"), 0.5, 1)
@@ -206,7 +210,7 @@ def burst(known: bool, seconds_per_record: float = 0.0002) -> tuple[int, int]:
         for _ in range(12):
             world.produce(0, 10)
             run(0.5)
-        run(8.0)  # the slow one has worked off what it had
+        run(8.0)  # the slow one has processed its records
     before = slow.held, sum(len(worker.consumer.received) for worker in quick)
     for _ in range(100):
         world.produce(0, 100)
@@ -216,14 +220,14 @@ def burst(known: bool, seconds_per_record: float = 0.0002) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("seconds_per_record", [0.0002, 0.001])
-def test_who_is_known_to_be_slow_has_next_to_nothing_of_a_burst(seconds_per_record: float) -> None:
+def test_a_slow_member_has_next_to_nothing_of_a_burst(seconds_per_record: float) -> None:
     """However long the others take for their first poll of it."""
     slow, quick = burst(known=True, seconds_per_record=seconds_per_record)
     assert slow <= 20, slow
     assert slow + quick >= 9_900, quick  # it may have settled some of its own
 
 
-def test_who_is_known_to_be_slow_does_not_hold_back_those_who_have_not_committed_yet() -> None:
+def test_a_slow_member_does_not_hold_back_those_that_have_not_committed_yet() -> None:
     world = World(PoolSettings(partition_budget=1 << 30, pool_budget=1 << 30))
     slow = Worker(world.consumer("slow"), 0.5, 1)
     quick = [world.consumer(f"quick{number}") for number in (1, 2, 3)]  # their first commit is five seconds away
@@ -244,7 +248,7 @@ def test_who_is_known_to_be_slow_does_not_hold_back_those_who_have_not_committed
     world.check()
 
 
-def test_who_works_for_long_on_a_record_has_its_first_window_of_a_burst_and_no_more() -> None:
+def test_a_member_that_works_for_long_on_a_record_has_its_first_window_of_a_burst_and_no_more() -> None:
     slow, quick = burst(known=False)
     assert slow <= 500, slow
     assert slow + quick >= 9_900, quick

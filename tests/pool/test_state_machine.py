@@ -1,9 +1,10 @@
-"""Random lives of a virtual cluster: whatever happens, nothing is lost, held twice, or given under two offsets."""
+"""Random lives of a virtual cluster: no record is lost, held twice, or given under two offsets."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import get_args
 
 from hypothesis import settings
@@ -16,15 +17,18 @@ from mesh.pool.common.history import Redelivery
 from mesh.pool.common.ids import GroupId
 from mesh.pool.common.results import CommitResult
 from mesh.pool.common.settings import Policy, PoolSettings
+from mesh.pool.common.sharing import EQUAL, ClientPattern, LimitRule, Sharing, TopicPriority, WeightRule
+from mesh.pool.interventions import Action, NotPossible, RunPlace
 from mesh.records.decode import decode_records
-from mesh.records.spans import ClusterName, CommitPosition, UpstreamPartition
+from mesh.records.spans import ClusterName, CommitPosition, Span, UpstreamPartition
 from mesh.wire.errors import ErrorCode
 from tests.pool.consumer import Protocol
 from tests.pool.harness import EU, GROUP, ORDERS, US, Consumer, World, source, value_of
+from tests.pool.operating import intervene, offsets_of
 
 INDEX = st.integers(0, 3)
 SIZE = st.sampled_from([None, 1, 2, 5])
-"""Records of a batch: None for a single batch, else what comes is a run of batches."""
+"""Records per batch: None for a single batch, else a run of batches comes."""
 NUMBER = st.integers(0, 5)
 OTHER, CONSOLE = GroupId("other"), GroupId("console-consumer-1")
 GROUPS = st.sampled_from([GROUP, GROUP, OTHER, CONSOLE, GROUP_LESS])
@@ -33,15 +37,15 @@ MOST = 5
 
 
 class WatchedWorld(World):
-    """Keeps account of what clients have acknowledged, by commits or by receipt, and of what they were told is stored.
+    """Keeps account of clients' acknowledgements, by commit or by receipt, and of those that were answered as stored.
 
-    settled: what a consumer has committed of a partition and was not told of yet.
+    settled: the commits of a consumer in a partition that were not answered yet.
     """
 
     def __init__(self, settings: PoolSettings) -> None:
         super().__init__(settings, auto_store=False, auto_reread=False)
         self.has_moved = False
-        """Whether something was forfeited: who commits it is asked to join again."""
+        """True if held records moved away: a member that commits them is told to join again."""
         self.acknowledged: set[tuple[GroupId, bytes]] = set()
         self.settled: dict[tuple[str, int], set[bytes]] = defaultdict(set)
         self.stored_for_good: set[tuple[GroupId, bytes]] = set()
@@ -58,7 +62,8 @@ class WatchedWorld(World):
                 self.settled[consumer.name, index].update(value_of(source(index), each) for each in below)
 
     def moved(self, cluster: str) -> None:
-        """What was settled there may be stored or not: members that ask are told so, and to join again."""
+        """Settled records there may be stored or not: the mesh says so to members that ask, and tells them to join
+        again."""
         self.has_moved = True
         for name, index in self.settled:
             if source(index).cluster == cluster:
@@ -80,7 +85,7 @@ class WatchedWorld(World):
             if error is ErrorCode.NONE:
                 values = self.settled.pop((consumer.name, partition), set())
                 self.stored_for_good.update((consumer.group, value) for value in values)
-        # One that is not stored yet, or went elsewhere, may be stored all the same.
+        # One that is not stored yet, or moved, may be stored all the same.
         settled = {
             partition: offset
             for partition, offset in positions.items()
@@ -98,6 +103,17 @@ class WatchedWorld(World):
                 self.acknowledged.add((consumer.group, value))
 
 
+SHARINGS = (
+    EQUAL,
+    Sharing(limits=(LimitRule(in_flight=15), LimitRule(records_per_second=20.0, is_of_each=True))),
+    Sharing(
+        weights=(WeightRule(ClientPattern("c0"), 3.0, 1),),
+        limits=(LimitRule(clients=ClientPattern("c1"), share=0.2), LimitRule(bytes_per_second=2_000.0)),
+        topics=(TopicPriority(EU, ORDERS, False, 2),),
+    ),
+)
+
+
 class PoolMachine(RuleBasedStateMachine):
     consumers: list[Consumer]
 
@@ -107,10 +123,13 @@ class PoolMachine(RuleBasedStateMachine):
         replay=st.sampled_from([0, 500, 4000]),
         metadata=st.sampled_from([0, 40, 4000]),
         limit=st.sampled_from([None, 1, 2, 5]),
+        sharing=st.sampled_from(SHARINGS),
     )
-    def begin(self, policy: Policy, window: int, replay: int, metadata: int, limit: int | None) -> None:
+    def begin(
+        self, policy: Policy, window: int, replay: int, metadata: int, limit: int | None, sharing: Sharing
+    ) -> None:
         self.size = 2
-        self.world = WatchedWorld(
+        self.world = self.make_world(
             PoolSettings(
                 policy=policy,
                 initial_window=window,
@@ -119,6 +138,7 @@ class PoolMachine(RuleBasedStateMachine):
                 pool_budget=2_000,
                 metadata_limit=metadata,
                 redelivery=Redelivery(limit=limit),
+                sharing=sharing,
             )
         )
         self.consumers = [self.world.consumer("c0")]
@@ -127,13 +147,17 @@ class PoolMachine(RuleBasedStateMachine):
         self.sought: dict[str, set[int]] = defaultdict(set)
         self.world.assign_all()
 
+    def make_world(self, settings: PoolSettings) -> WatchedWorld:
+        return WatchedWorld(settings)
+
     def pick(self, number: int) -> Consumer:
         return self.consumers[number % len(self.consumers)]
 
     @precondition(lambda self: len(self.consumers) < MOST)
     @rule(group=GROUPS, is_static=st.booleans(), protocol=st.sampled_from(get_args(Protocol)))
     def join(self, group: GroupId, is_static: bool, protocol: Protocol) -> None:
-        """Static members are of the classic protocol: of the other none takes the place of one that has not left."""
+        """Static members use the classic protocol: in the other one none takes the place of a member that has not
+        left."""
         is_static = is_static and protocol == "classic" and group is not GROUP_LESS
         instance_id = f"static-{self.count}" if is_static else None
         name = f"c{self.count}"
@@ -182,7 +206,8 @@ class PoolMachine(RuleBasedStateMachine):
 
     @rule(number=NUMBER, partitions=st.sets(INDEX, min_size=1))
     def fetch_some_on_another_connection(self, number: int, partitions: set[int]) -> None:
-        """The older connection is half open for a while; who seeks just then could not be told from a stranger."""
+        """The older connection is half open for a while; a member that seeks just then could not be distinguished from
+        a stranger."""
         consumer = self.pick(number)
         if consumer.is_parked or self.sought[consumer.name]:
             return
@@ -260,7 +285,7 @@ class PoolMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.size < 5)
     @rule()
     def grow(self) -> None:
-        """The topic has one more partition on eu: whoever fetches is told so, once, and loses nothing by it."""
+        """The topic gets one more partition on eu: each fetching member is told once, and loses no records by it."""
         self.size += 1
         self.world.do(self.world.cluster.topics_changed(EU, {ORDERS: self.size}, self.world.now))
         self.world.check()
@@ -288,11 +313,23 @@ class PoolMachine(RuleBasedStateMachine):
         else:
             self.world.dead_letters.pop(0)
 
+    @rule(action=st.sampled_from(Action), index=INDEX, first=st.integers(0, 40), more=st.integers(0, 5))
+    def intervene(self, action: Action, index: int, first: int, more: int) -> None:
+        """An operator settles, buries or releases records that are held, or waits."""
+        if GROUP not in self.world.cluster.pools:
+            return
+        places: list[RunPlace] = []
+        with suppress(NotPossible):
+            places = intervene(self.world, action, index, Span(first, first + more))
+        if action is Action.SETTLE:
+            self.world.acknowledged |= {(GROUP, value_of(source(index), offset)) for offset in offsets_of(places)}
+        self.world.check()
+
     @rule(cluster=st.sampled_from([EU, US]))
     def leave_cluster_or_come_back(self, cluster: ClusterName) -> None:
-        """The configuration changes what it says of a cluster."""
+        """Removes a cluster from the configuration, or adds it again."""
         if cluster in self.world.cluster.topics.withheld:
-            self.world.do(self.world.cluster.come_back_to(cluster, self.world.now))
+            self.world.do(self.world.cluster.rejoin_cluster(cluster, self.world.now))
         else:
             self.world.do(self.world.cluster.leave_cluster(cluster, 2.0, self.world.now))
 
@@ -337,7 +374,7 @@ class PoolMachine(RuleBasedStateMachine):
                 assert int(value.rsplit(b"@")[-1]) >= stored, (group, value)
 
     def _in_commits(self) -> set[tuple[GroupId, bytes]]:
-        """What members have committed and have not been answered for."""
+        """Offsets that members have committed without an answer yet."""
         return {
             (consumer.group, value)
             for consumer, positions in self.world.commits.values()
@@ -346,7 +383,7 @@ class PoolMachine(RuleBasedStateMachine):
         }
 
     def teardown(self) -> None:
-        """Whatever was going on: everybody is answered when the mesh stops, and nothing stays behind."""
+        """Stops the mesh at any point: it answers every client, and leaves nothing behind."""
         if not hasattr(self, "world"):
             return
         world = self.world

@@ -1,6 +1,6 @@
-"""Topics of small transactions, and compacted ones: most offsets that lie between records have none.
+"""Topics of small transactions, and compacted ones: most offsets between records have none.
 
-Nothing is stored for them, nothing is kept for each of them, and they hold up nobody.
+The mesh stores nothing for them, keeps nothing for each of them, and they delay no member.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from mesh.pool.pool import Pool
 from mesh.pool.state.fetch import FetchResult
 from mesh.pool.state.partition import Partition
 from mesh.pool.state.window import Window
-from mesh.records.batch import Batch
+from mesh.records.batch import RecordBatch
 from mesh.records.runs import join_runs
 from mesh.records.spans import Gap, Span
 from mesh.wire.errors import ErrorCode
@@ -32,7 +32,7 @@ HERE = source(0)
 
 
 class Log:
-    """A partition of transactions of `size` records, each followed by its marker, as the raw engine tells it."""
+    """A partition of transactions of `size` records, each followed by its marker, as the raw engine reports them."""
 
     def __init__(self, world: World, size: int = 1, empty: int = 1) -> None:
         self.world = world
@@ -62,7 +62,7 @@ def values(consumer: Consumer) -> list[bytes]:
 
 
 def take_all(consumer: Consumer) -> None:
-    """Fetch until nothing comes at once."""
+    """Fetches until no record comes at once."""
     before = -1
     while len(consumer.received) != before:
         before = len(consumer.received)
@@ -220,7 +220,7 @@ def test_a_clean_leave_counts_for_the_first_record_and_not_for_the_marker_before
 
 
 def test_a_gap_that_is_larger_than_a_window_is_no_work() -> None:
-    """A compacted topic of which little is left; what a member may hold is measured in offsets."""
+    """A compacted topic with few records left; the window of a member counts offsets."""
     world = World(PoolSettings(initial_window=10))
     consumers = [world.consumer(name) for name in ("first", "second")]
     log = Log(world, size=2, empty=5_000)
@@ -283,5 +283,5 @@ def test_the_journal_is_not_told_again_of_what_was_read_before(monkeypatch: pyte
     ]
 
 
-def received(run: Batch, now: float, pool: Pool) -> None:
+def received(run: RecordBatch, now: float, pool: Pool) -> None:
     pool.intake.received(HERE, [run], now, Gap.EMPTY)

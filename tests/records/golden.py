@@ -13,7 +13,7 @@ PLAIN = bytes.fromhex(
     "10 00 0a 02 04 6b32 01 00"  # 5 ms later: key k2, no value
     "0c 00 01 04 01 00 00"  # 1 ms earlier: no key, an empty value
 )
-"""Three records: headers with a name that comes twice, null and empty; no value; no key; a time that goes back."""
+"""Three records: headers with a repeated name, null and empty; no value; no key; a decreasing timestamp."""
 
 APPENDED = bytes.fromhex(
     "0000000000000000 00000061 00000000 02 ae55a059"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from mesh.records.batch import Batch
-from mesh.records.decode import Record
+from mesh.records.batch import RecordBatch
+from mesh.records.decode import DecodedRecord
 from mesh.records.encode import PlainRecord, encode_batch
 
 _TIMESTAMP = st.integers(min_value=-1, max_value=1 << 48)
@@ -25,14 +25,14 @@ def runs(draw: st.DrawFn) -> list[PlainRecord]:
 
 
 @st.composite
-def batches(draw: st.DrawFn) -> Batch:
+def batches(draw: st.DrawFn) -> RecordBatch:
     run = draw(runs())
     return encode_batch(run[0][0] - draw(st.integers(min_value=0, max_value=min(run[0][0], 50))), run)
 
 
-def as_records(run: list[PlainRecord]) -> list[Record]:
-    """What is to be read from a batch of this run."""
+def as_records(run: list[PlainRecord]) -> list[DecodedRecord]:
+    """The records to expect from a batch of this run."""
     return [
-        Record(offset, timestamp, False, key, value, tuple(headers or ()))
+        DecodedRecord(offset, timestamp, False, key, value, tuple(headers or ()))
         for offset, timestamp, key, value, headers in run
     ]

@@ -1,4 +1,4 @@
-"""CRC32C after a change, beside one that reads everything."""
+"""CRC32C after a change, compared with a CRC over all bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records are read from what a real client wrote; nonsense is refused, and nothing else is raised."""
+"""The decoder reads the records of a real client; it refuses nonsense, and raises no other error."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mesh.records.batch import HEADER_SIZE, Batch, CorruptBatch
-from mesh.records.decode import Record, decode_records
+from mesh.records.batch import HEADER_SIZE, CorruptBatch, RecordBatch
+from mesh.records.decode import DecodedRecord, decode_records
 from tests.records.golden import APPEND_TIMESTAMP, APPENDED, GZIP, PLAIN, RECORDS, REPEATED
 from tests.records.reading import parse_batch
 from tests.records.strategies import as_records, batches
 
 
-def parsed(data: bytes) -> Batch:
+def parsed(data: bytes) -> RecordBatch:
     batch = parse_batch(data, 0, len(data))
     assert batch is not None
     return batch
@@ -31,7 +31,7 @@ def test_log_append_time() -> None:
 
 def test_gzip() -> None:
     assert decode_records(parsed(GZIP)) == [
-        Record(offset, 1700000000000 + offset, False, b"k", REPEATED, ()) for offset in range(8)
+        DecodedRecord(offset, 1700000000000 + offset, False, b"k", REPEATED, ()) for offset in range(8)
     ]
 
 
@@ -50,7 +50,7 @@ def test_gzip_data_must_be_gzip_data() -> None:
 
 
 @given(batches(), st.data())
-def test_a_damaged_body_is_read_or_refused(batch: Batch, data: st.DataObject) -> None:
+def test_a_damaged_body_is_read_or_refused(batch: RecordBatch, data: st.DataObject) -> None:
     for _ in range(data.draw(st.integers(1, 3))):
         batch.data[data.draw(st.integers(HEADER_SIZE, len(batch.data) - 1))] = data.draw(st.integers(0, 255))
     try:

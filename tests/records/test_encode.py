@@ -1,4 +1,4 @@
-"""What is encoded is what a real client writes, and reads the same through two decoders that know nothing of it."""
+"""Encoded records equal those of a real client, and two independent decoders read the same."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Producer ids in records: what is changed, and that the batch is the same but for that."""
+"""Producer ids in records: only the id changes, and the batch stays the same otherwise."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mesh.records.batch import Batch, is_intact, seal
+from mesh.records.batch import RecordBatch, is_intact, seal
 from mesh.records.decode import decode_records
 from mesh.records.encode import encode_batch
 from mesh.records.producer_batches import with_producer_ids
@@ -22,14 +22,14 @@ ATTRIBUTES_AT = 21
 TRANSACTIONAL = 0x10
 
 
-def parsed(data: bytes) -> Batch:
+def parsed(data: bytes) -> RecordBatch:
     batch = parse_batch(data, 0, len(data))
     assert batch is not None
     return batch
 
 
-def produced(batch: Batch, producer_id: int, attributes: int = 0) -> bytearray:
-    """Its bytes, as an idempotent producer sends them."""
+def produced(batch: RecordBatch, producer_id: int, attributes: int = 0) -> bytearray:
+    """The bytes of a batch, as an idempotent producer sends it."""
     data = bytearray(batch.data)
     PRODUCER.pack_into(data, PRODUCER_AT, producer_id, 3, 70)
     data[ATTRIBUTES_AT + 1] |= attributes
@@ -42,12 +42,12 @@ def producer_of(data: bytes | bytearray | memoryview) -> tuple[int, int, int]:
     return id, epoch, sequence
 
 
-def small() -> Batch:
+def small() -> RecordBatch:
     return encode_batch(0, [(0, 0, b"key", b"value", None)])
 
 
 @given(batches(), st.integers(0, (1 << 48) - 1), st.integers(0, (1 << 63) - 1))
-def test_only_the_id_is_another(batch: Batch, old: int, new: int) -> None:
+def test_only_the_id_is_another(batch: RecordBatch, old: int, new: int) -> None:
     data = produced(batch, old)
     before = parsed(bytes(data))
     with_producer_ids(memoryview(data), {old: new}.get)
@@ -67,13 +67,13 @@ def test_a_compressed_batch_is_not_opened() -> None:
 
 
 @given(batches(), st.data())
-def test_a_corrupt_batch_stays_corrupt(batch: Batch, data: st.DataObject) -> None:
+def test_a_corrupt_batch_stays_corrupt(batch: RecordBatch, data: st.DataObject) -> None:
     damaged = produced(batch, 5)
     at = data.draw(st.integers(PRODUCER_AT + 8, len(damaged) - 1))
     damaged[at] ^= data.draw(st.integers(1, 255))
     with_producer_ids(damaged, lambda _: 1 << 62)
     assert producer_of(damaged)[0] == 1 << 62
-    assert not is_intact(Batch(damaged, batch.base, batch.first, batch.last, batch.record_count))
+    assert not is_intact(RecordBatch(damaged, batch.base, batch.first, batch.last, batch.record_count))
 
 
 def test_each_of_several_batches() -> None:

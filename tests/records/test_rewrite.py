@@ -1,4 +1,4 @@
-"""A batch to records and back: what is left out leaves a gap, and all else stays."""
+"""A batch to records and back: dropped records leave gaps, and all else stays."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mesh.records.batch import Batch, CorruptBatch, is_intact, seal
+from mesh.records.batch import CorruptBatch, RecordBatch, is_intact, seal
 from mesh.records.compression import compress, decompress
 from mesh.records.decode import decode_records
-from mesh.records.rewrite import OldFormat, head_of, records_of, rewritten, whole_batches
+from mesh.records.rewrite import OldFormatRecords, head_of, records_of, rewritten, whole_batches
 from tests.records.golden import APPENDED, GZIP, PLAIN
 from tests.records.strategies import batches
 
@@ -19,8 +19,8 @@ ATTRIBUTES = Struct(">h")
 TRANSACTIONAL, DELETE_HORIZON = 0x10, 0x40
 
 
-def with_codec(batch: Batch, codec: int, attributes: int = 0) -> bytes:
-    """As a producer with that codec, an id, an epoch and a sequence writes it."""
+def with_codec(batch: RecordBatch, codec: int, attributes: int = 0) -> bytes:
+    """The batch of a producer with that codec, an id, an epoch and a sequence."""
     data = bytearray(batch.data[:61]) + compress(codec, bytes(batch.data[61:]))
     Struct(">i").pack_into(data, 8, len(data) - 12)
     Struct(">i").pack_into(data, 12, 7)
@@ -32,11 +32,11 @@ def with_codec(batch: Batch, codec: int, attributes: int = 0) -> bytes:
 
 def seen(data: bytes) -> list[object]:
     head = head_of(memoryview(data))
-    return list(decode_records(Batch(bytearray(data), head.base, head.base, head.last, head.records)))
+    return list(decode_records(RecordBatch(bytearray(data), head.base, head.base, head.last, head.records)))
 
 
 @given(batches(), st.integers(0, 4))
-def test_nothing_changes_if_no_record_does(batch: Batch, codec: int) -> None:
+def test_nothing_changes_if_no_record_does(batch: RecordBatch, codec: int) -> None:
     data = with_codec(batch, codec, TRANSACTIONAL)
     again = rewritten(memoryview(data), records_of(memoryview(data)))
     assert seen(again) == seen(data)
@@ -47,7 +47,7 @@ def test_nothing_changes_if_no_record_does(batch: Batch, codec: int) -> None:
 
 
 @given(batches(), st.integers(0, 4), st.data())
-def test_what_is_left_out_leaves_a_gap(batch: Batch, codec: int, data: st.DataObject) -> None:
+def test_what_is_left_out_leaves_a_gap(batch: RecordBatch, codec: int, data: st.DataObject) -> None:
     before = with_codec(batch, codec)
     records = records_of(memoryview(before))
     places = data.draw(st.sets(st.integers(0, len(records) - 1), min_size=1))
@@ -56,11 +56,11 @@ def test_what_is_left_out_leaves_a_gap(batch: Batch, codec: int, data: st.DataOb
     was, is_now = head_of(memoryview(before)), head_of(memoryview(after))
     assert is_now == was._replace(records=len(places))
     assert after[35:57] == before[35:57], "the highest timestamp, and the producer's id, epoch and sequence"
-    assert is_intact(Batch(bytearray(after), 0, 0, 0, 0))
+    assert is_intact(RecordBatch(bytearray(after), 0, 0, 0, 0))
 
 
 @given(batches(), st.integers(0, 4))
-def test_records_may_change(batch: Batch, codec: int) -> None:
+def test_records_may_change(batch: RecordBatch, codec: int) -> None:
     before = memoryview(with_codec(batch, codec))
     records = [each._replace(value=b"new", headers=[("a", None)], key=None) for each in records_of(before)]
     after = memoryview(rewritten(before, records))
@@ -69,7 +69,7 @@ def test_records_may_change(batch: Batch, codec: int) -> None:
 
 
 @given(batches())
-def test_the_highest_timestamp_is_that_of_the_records_if_theirs_change(batch: Batch) -> None:
+def test_the_highest_timestamp_is_that_of_the_records_if_theirs_change(batch: RecordBatch) -> None:
     before = memoryview(with_codec(batch, 0))
     records = [each._replace(timestamp=at) for at, each in enumerate(records_of(before))]
     after = rewritten(before, records, has_new_times=True)
@@ -91,7 +91,7 @@ def test_a_delete_horizon_goes_with_its_timestamp() -> None:
 
 
 @given(batches(), st.integers(0, 4), st.data())
-def test_a_wrong_checksum_is_not_made_right(batch: Batch, codec: int, data: st.DataObject) -> None:
+def test_a_wrong_checksum_is_not_made_right(batch: RecordBatch, codec: int, data: st.DataObject) -> None:
     wrong = bytearray(with_codec(batch, codec))
     at = data.draw(st.integers(21, len(wrong) - 1))
     wrong[at] ^= data.draw(st.integers(1, 255))
@@ -100,7 +100,7 @@ def test_a_wrong_checksum_is_not_made_right(batch: Batch, codec: int, data: st.D
 
 
 @given(batches(), st.data())
-def test_bytes_that_are_no_records_are_refused_or_read(batch: Batch, data: st.DataObject) -> None:
+def test_bytes_that_are_no_records_are_refused_or_read(batch: RecordBatch, data: st.DataObject) -> None:
     wrong = bytearray(with_codec(batch, 0))
     for _ in range(3):
         wrong[data.draw(st.integers(57, len(wrong) - 1))] = data.draw(st.integers(0, 255))
@@ -127,7 +127,7 @@ def test_batches_that_are_not_whole_end_the_records() -> None:
 def test_old_formats_are_not_read() -> None:
     old = bytearray(PLAIN)
     old[16] = 1
-    with pytest.raises(OldFormat):
+    with pytest.raises(OldFormatRecords):
         list(whole_batches(memoryview(old)))
     old[16] = 3
     with pytest.raises(CorruptBatch):

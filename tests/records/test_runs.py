@@ -1,4 +1,4 @@
-"""A run is what its batches are: taken apart, cut and re-based it says the same as each of them alone."""
+"""A run is equal to its batches: parts of it, cut and re-based, equal each batch alone."""
 
 from __future__ import annotations
 
@@ -7,18 +7,19 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mesh.records.batch import Batch, is_intact
+from mesh.records.batch import RecordBatch, is_intact
 from mesh.records.decode import decode_records
 from mesh.records.encode import encode_batch
-from mesh.records.fetched import cut_batches
+from mesh.records.fetched import split_into_runs
 from mesh.records.runs import (
     MOST_EMPTY,
+    batch_at,
     copy_batch,
-    count_with,
+    cut_to_spans,
     fitting,
     from_offset,
     gaps,
-    keep_spans,
+    include_empty,
     rebase,
     singles,
     split,
@@ -27,12 +28,12 @@ from mesh.records.spans import Span
 from tests.records.reading import split_batches
 
 SIZES = st.lists(st.integers(1, 6), min_size=1, max_size=8)
-"""Records of each batch; of two and three, one and two offsets without a record follow."""
+"""Records of each batch; one or two offsets without a record follow batches of two or three."""
 BASE = 1_000
 
 
 def batches_of(sizes: list[int]) -> list[range]:
-    """The offsets of the records of each."""
+    """The offsets of the records of each batch."""
     batches, offset = [], BASE
     for size in sizes:
         batches.append(range(offset, offset + size))
@@ -44,19 +45,19 @@ def records_of(sizes: list[int]) -> list[int]:
     return [offset for batch in batches_of(sizes) for offset in batch]
 
 
-def run_of(sizes: list[int], position: int = 0) -> Batch:
+def run_of(sizes: list[int], position: int = 0) -> RecordBatch:
     data = bytearray()
     for batch in batches_of(sizes):
         data += encode_batch(batch.start, [(each, 5, None, b"v%d" % each, None) for each in batch]).data
-    (run,) = cut_batches(memoryview(data), position).batches
+    (run,) = split_into_runs(memoryview(data), position).batches
     return run
 
 
-def offsets_of(batch: Batch) -> list[int]:
+def offsets_of(batch: RecordBatch) -> list[int]:
     return [record.offset for record in decode_records(batch)]
 
 
-def alone(batch: Batch) -> list[tuple[int, int, int, int, bytes]]:
+def alone(batch: RecordBatch) -> list[tuple[int, int, int, int, bytes]]:
     return [(one.base, one.first, one.last, one.record_count, bytes(one.data)) for one in singles(batch)]
 
 
@@ -70,7 +71,7 @@ def test_adjacent_batches_are_one_run_and_come_apart_as_they_were(sizes: list[in
     ]
     assert b"".join(bytes(one.data) for one in parts) == bytes(run.data)
     assert not any(one.marks for one in parts)
-    # Each offset counts with one batch: where none has a record of it, with the one behind.
+    # Each offset counts with one batch: one without a record counts with the batch behind it.
     assert [one.first for one in parts] == [BASE, *(one.last + 1 for one in parts[:-1])]
 
 
@@ -91,7 +92,7 @@ def test_a_run_is_split_between_its_batches(sizes: list[int], data: st.DataObjec
     assert alone(head) + alone(rest) == alone(run)
     assert head.last + 1 == rest.first
     assert (len(singles(head)), len(singles(rest))) == (count, len(sizes) + 1 - count)
-    # What was split is split again: places are those of the part, not of the whole.
+    # A part is split again: its positions are those of the part, not of the whole.
     assert alone(from_offset(rest, rest.last)) == alone(run)[-1:]
 
 
@@ -132,7 +133,7 @@ def test_all_batches_of_a_run_get_new_offsets_and_the_epoch_0(sizes: list[int], 
     assert [one.base - offset for one in written] == [base - BASE for base in before]
     assert all(bytes(one.data[12:16]) == bytes(4) for one in written)
     assert all(map(is_intact, written))
-    # Upstream it is where it was.
+    # Upstream it stays where it was.
     assert [one.base for one in singles(run)] == before
     head, _ = split(run_of([*sizes, 1]), 1)
     rebase(head, offset)
@@ -144,6 +145,7 @@ def test_batches_in_front_of_an_offset_are_left_out_whole(sizes: list[int], ahea
     run = run_of(sizes)
     offset = min(BASE + ahead, run.last)
     assert alone(from_offset(run, offset)) == [each for each in alone(run) if each[2] >= offset]
+    assert alone(batch_at(run, offset)) == [each for each in alone(run) if each[1] <= offset <= each[2]]
 
 
 @given(SIZES, st.data())
@@ -151,7 +153,7 @@ def test_spans_of_a_run_hold_their_records_and_no_others(sizes: list[int], data:
     run = run_of(sizes)
     cuts = sorted(data.draw(st.sets(st.integers(run.first, run.last + 1), max_size=6)))
     spans = [Span(one, other - 1) for one, other in zip(cuts[::2], cuts[1::2], strict=False)]
-    pieces = keep_spans(run, spans)
+    pieces = cut_to_spans(run, spans)
     within = {offset for span in spans for offset in range(span.first, span.last + 1)}
     expected = [offset for offset in records_of(sizes) if offset in within]
     assert [offset for piece in pieces for offset in offsets_of(piece)] == expected
@@ -164,8 +166,8 @@ def test_spans_of_a_run_hold_their_records_and_no_others(sizes: list[int], data:
 
 def test_what_is_kept_whole_stays_in_its_place() -> None:
     run = run_of([4, 4, 4, 4])
-    assert keep_spans(run, [Span(run.first, run.last)]) == [run]
-    front, middle, end = keep_spans(run, [Span(run.first + 1, run.last - 1)])
+    assert cut_to_spans(run, [Span(run.first, run.last)]) == [run]
+    front, middle, end = cut_to_spans(run, [Span(run.first + 1, run.last - 1)])
     assert (len(singles(front)), len(singles(middle)), len(singles(end))) == (1, 2, 1)
     rebase(middle, 7)
     assert bytes(middle.data) in bytes(run.data)
@@ -175,7 +177,7 @@ def test_a_wide_gap_between_batches_ends_a_run() -> None:
     data = bytearray()
     for offset in (0, 1, 5, 5 + MOST_EMPTY + 1, 5 + 2 * (MOST_EMPTY + 1) + 1):
         data += encode_batch(offset, [(offset, 1, None, b"a", None)]).data
-    first, second = cut_batches(memoryview(data), 0).batches
+    first, second = split_into_runs(memoryview(data), 0).batches
     assert [(each.first, each.last, len(each.marks)) for each in (first, second)] == [
         (0, 5 + MOST_EMPTY + 1, 4),
         (5 + 2 * (MOST_EMPTY + 1) + 1,) * 2 + (0,),
@@ -190,7 +192,7 @@ def test_spans_of_what_counts_from_the_middle_of_a_batch_on_hold_nothing_from_be
     run = run_of(sizes, data.draw(st.integers(whole.first, whole.last)))
     first = data.draw(st.integers(run.first, run.last))
     last = data.draw(st.integers(first, run.last))
-    pieces = keep_spans(run, [Span(first, last)])
+    pieces = cut_to_spans(run, [Span(first, last)])
     assert [offset for piece in pieces for offset in offsets_of(piece)] == [
         offset for offset in records_of(sizes) if first <= offset <= last
     ]
@@ -198,15 +200,15 @@ def test_spans_of_what_counts_from_the_middle_of_a_batch_on_hold_nothing_from_be
 
 @given(SIZES, st.data())
 def test_several_spans_hold_what_each_of_them_does_alone(sizes: list[int], data: st.DataObject) -> None:
-    """Also in a run that begins inside of its first batch, or with offsets in front of it that have no record."""
+    """Even in a run that begins inside of its first batch, or with offsets without a record in front of it."""
     whole = run_of(sizes)
     run = run_of(sizes, data.draw(st.integers(whole.first, whole.last)))
     if run.first == run.base and data.draw(st.booleans()):
-        count_with(run, run.first - 2)
+        include_empty(run, run.first - 2)
     edges = sorted(data.draw(st.sets(st.integers(run.first, run.last + 1), min_size=2)))
     spans = [Span(first, after - 1) for first, after in pairwise(edges)][:: data.draw(st.integers(1, 2))]
-    pieces = [(piece.first, piece.last, offsets_of(piece)) for piece in keep_spans(run, spans)]
-    alone = [piece for span in spans for piece in keep_spans(run, [span])]
+    pieces = [(piece.first, piece.last, offsets_of(piece)) for piece in cut_to_spans(run, spans)]
+    alone = [piece for span in spans for piece in cut_to_spans(run, [span])]
     assert pieces == [(piece.first, piece.last, offsets_of(piece)) for piece in alone]
     found = [offset for _, _, offsets in pieces for offset in offsets]
     within = {offset for span in spans for offset in range(span.first, span.last + 1)}

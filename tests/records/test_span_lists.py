@@ -9,24 +9,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mesh.records.span_lists import (
-    apart,
     at_or_above,
     below,
     common,
     count,
-    cut_out,
+    disjoint,
     first_of,
-    joined,
+    merge_adjacent,
     parts_of,
     within,
     without,
+    without_span,
 )
 from mesh.records.spans import Span
 
 LENGTH = 60
 SPANS = st.tuples(st.integers(0, LENGTH), st.integers(0, 9)).map(lambda pair: Span(pair[0], sum(pair)))
 ANY = st.lists(SPANS, max_size=12)
-LISTS = ANY.map(apart)
+LISTS = ANY.map(disjoint)
 OFFSETS = st.integers(0, LENGTH + 10)
 
 
@@ -40,14 +40,14 @@ def is_list(spans: list[Span]) -> bool:
 
 @given(ANY)
 def test_apart(spans: list[Span]) -> None:
-    assert is_list(apart(spans))
-    assert set(offsets(apart(spans))) == set(offsets(spans))
+    assert is_list(disjoint(spans))
+    assert set(offsets(disjoint(spans))) == set(offsets(spans))
 
 
 def test_what_only_touches_stays_apart_and_can_be_joined() -> None:
     spans = [Span(0, 2), Span(3, 5), Span(7, 9)]
-    assert apart(reversed(spans)) == spans
-    assert joined(spans) == [Span(0, 5), Span(7, 9)]
+    assert disjoint(reversed(spans)) == spans
+    assert merge_adjacent(spans) == [Span(0, 5), Span(7, 9)]
 
 
 @given(LISTS, LISTS)
@@ -78,5 +78,7 @@ def test_the_first_so_many(spans: list[Span], most: int) -> None:
 
 
 @given(ANY, SPANS)
-def test_cut_out(spans: list[Span], held: Span) -> None:
-    assert offsets(cut_out(spans, held)) == [each for each in offsets(spans) if not held.first <= each <= held.last]
+def test_without_span(spans: list[Span], held: Span) -> None:
+    assert offsets(without_span(spans, held)) == [
+        each for each in offsets(spans) if not held.first <= each <= held.last
+    ]

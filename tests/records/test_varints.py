@@ -1,4 +1,4 @@
-"""Varints as protocol buffers' sint64 has them."""
+"""Varints in the form of protocol buffers' sint64."""
 
 from __future__ import annotations
 

@@ -1,15 +1,21 @@
-"""What brokers advertise to clients, and what is asked of it."""
+"""The APIs that brokers advertise to clients, and the versions that these tests ask for."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import pytest
 
 from tests.relay.front import BETWEEN_BROKERS
 from tests.relay.requests import KNOWN, NAMES
 from tests.relay.scripts.newer import NEWER
 
+if TYPE_CHECKING:
+    from _pytest.mark.structures import ParameterSet
+
 _NEWER = {93: "streams_group_topology_description_update", 94: "unregister_controller"}
-"""kio does not know them."""
+"""APIs that kio does not know."""
 
 OF_4_3: Mapping[int, tuple[int, int]] = {
     0: (0, 13),
@@ -88,7 +94,7 @@ OF_4_3: Mapping[int, tuple[int, int]] = {
     91: (0, 0),
     92: (0, 0),
 }
-"""The lowest and the highest version by API: of Kafka 4.3.1."""
+"""The lowest and the highest version by API, of Kafka 4.3.1."""
 
 OF_4_4: Mapping[int, tuple[int, int]] = {
     **OF_4_3,
@@ -100,26 +106,43 @@ OF_4_4: Mapping[int, tuple[int, int]] = {
     93: (0, 0),
     94: (0, 0),
 }
-"""The same of Kafka 4.4.0."""
+"""The same for Kafka 4.4.0."""
 
 _NOT_REALLY: Mapping[int, frozenset[int]] = {0: frozenset(range(3))}
-"""Advertised for the sake of librdkafka (KAFKA-18659), and refused."""
+"""Advertised for librdkafka (KAFKA-18659), but refused."""
 
 
 def name_of(api_key: int) -> str:
-    """As kio spells it, or would."""
+    """The name of an API in kio's spelling."""
     return NAMES.get(api_key) or _NEWER[api_key]
 
 
 def asked(advertised: Mapping[int, tuple[int, int]]) -> list[tuple[str, int]]:
-    """Name and version of whatever is asked: all that is advertised to clients and not meant for brokers, but for the
-    earliest versions, which Kafka 4 took away."""
+    """Name and version of each request: all that brokers advertise to clients and that are not for brokers, except for
+    the earliest versions, which Kafka 4 removed."""
     return [
         (name_of(key), version)
         for key, (low, high) in advertised.items()
         if key not in BETWEEN_BROKERS
         for version in range(low, high + 1)
         if version not in _NOT_REALLY.get(key, ()) and _is_known(name_of(key), version)
+    ]
+
+
+def ends_first(questions: list[tuple[str, int]]) -> list[ParameterSet]:
+    """Parameters for `questions`: the first and the last version of each API belong to `make test-long`, those between
+    to `make test-deep`."""
+    versions: dict[str, list[int]] = {}
+    for api, version in questions:
+        versions.setdefault(api, []).append(version)
+    return [
+        pytest.param(
+            api,
+            version,
+            id=f"{api}-{version}",
+            marks=[] if version in (versions[api][0], versions[api][-1]) else [pytest.mark.long, pytest.mark.deep],
+        )
+        for api, version in questions
     ]
 
 

@@ -1,4 +1,4 @@
-"""What brokers of earlier versions advertise to clients: every API from version 0 on."""
+"""The APIs that brokers of earlier versions advertise to clients: every API from version 0 on."""
 
 from __future__ import annotations
 

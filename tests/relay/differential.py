@@ -1,5 +1,4 @@
-"""The same questions to a broker and through a front to the same broker: the answers are equal but for what is known
-to differ."""
+"""The same requests to a broker directly, and through a front: the answers are equal except for known differences."""
 
 from __future__ import annotations
 
@@ -17,15 +16,16 @@ from tests.relay.scripts.newer import NEWER
 from tests.relay.sides import Exchange, Shared, Side
 
 _SHOWN = 6
-"""Fields of an answer that differ."""
+"""The most differing fields of an answer to show."""
 
 
 @dataclass
 class Differential:
-    """Three sides ask the same, one after the other: the broker, the broker again, and the broker through the front.
+    """Sends the same requests to three sides, one after the other: the broker, the broker again, and the broker through
+    the front.
 
-    What the first two are told differently is volatile, or the question is a bad one; what the third one is told
-    differently is the front's.
+    A difference between the first two is volatile, or shows a bad request; a difference of the third comes from the
+    front.
     """
 
     first: Side
@@ -33,9 +33,9 @@ class Differential:
     through: Side
     front: Front
     seen: set[tuple[str, str]] = field(default_factory=set)
-    """API and path of what was listed as volatile and has differed."""
+    """API and path of fields that are listed as volatile and differed."""
     closed: set[str] = field(default_factory=set)
-    """APIs with a question for which the broker closes the connection."""
+    """APIs with a request for which the broker closes the connection."""
     _differences_of: dict[str, list[str]] = field(default_factory=dict)
 
     @classmethod
@@ -48,11 +48,11 @@ class Differential:
         return cls(sides[0], sides[1], sides[2], front)
 
     def compare(self, api: str, version: int) -> list[str]:
-        """What is different of one API in one version, for people."""
+        """The differences of one API in one version, for people."""
         return self.compare_with(f"{api} {version}", *(partial(_ask, each, version) for each in _scripts(api, version)))
 
     def compare_with(self, name: str, *questions: Callable[[Side], None]) -> list[str]:
-        """The same of any questions; the second time from memory."""
+        """The same comparison for any requests; the second time from memory."""
         if name not in self._differences_of:
             rounds = [self._run(side, *questions) for side in (self.first, self.again, self.through)]
             self._differences_of[name] = list(self._differences(*rounds))
@@ -68,7 +68,7 @@ class Differential:
             for ask in questions:
                 ask(side)
         except BaseException:
-            side.close()  # an answer that is still to come is not that to the next question
+            side.close()  # a late answer must not count for the next request
             raise
         return list(side.exchanges)
 
@@ -84,7 +84,7 @@ class Differential:
         if one.answer == other.answer and one.was_reset == other.was_reset and not _is_changed(one.api, front):
             return
         pairs = []
-        # Names of their own are in most answers. Where all names there are is said, those of others are, too.
+        # Most answers contain a side's own names. Lists of all names contain those of others, too.
         for ours, theirs in ((one.answer, other.answer), (self._renamed(one), self._renamed(other, side))):
             direct = normal(one.api, one.version, ours, None, self.front)
             pairs.append((direct, normal(one.api, one.version, theirs, front, None if front else self.front)))
@@ -102,7 +102,7 @@ class Differential:
 
 
 def _is_changed(api: str, front: Front | None) -> bool:
-    """Whether a front has to say something else than the broker."""
+    """True if a front must answer differently from the broker."""
     return front is not None and (api in PLACES or api == "api_versions")
 
 
@@ -124,7 +124,7 @@ def _generic(api: str, side: Side, version: int) -> None:
 
 
 def _shown(direct: Normal, compared: Normal) -> str:
-    """The first fields in which they differ."""
+    """The first differing fields."""
     ours, theirs = direct.by_path(), compared.by_path()
     paths = [path for path in {**ours, **theirs} if ours.get(path) != theirs.get(path)]
     return "".join(f"\n    {path}: {ours.get(path)!r}, {theirs.get(path)!r}" for path in paths[:_SHOWN])

@@ -1,4 +1,4 @@
-"""What stands in front of a cluster, as one who connects to it sees it."""
+"""A front of a cluster, as a connecting client sees it."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from tests.relay.cluster import SeveralBrokers
 from tests.relay.requests import KEYS, KNOWN
 
 BETWEEN_BROKERS = frozenset({4, 5, 6, 7, 56, 83, 84, 85, 86, 87})
-"""What brokers ask each other: with ZooKeeper about replicas, since 4.1 about the state of share groups. They advertise
-that to clients, none of which asks."""
+"""APIs between brokers: with ZooKeeper for replicas, since 4.1 for the state of share groups. Brokers advertise them to
+clients, which do not use them."""
 OLDEST: Mapping[int, int] = {
     KEYS[api]: min(versions) for api, versions in KNOWN.items() if api in KEYS and api != "produce"
 }
-"""The first version of each API that is left in Kafka 4. Produce has had fewer since, but is advertised from 0 on."""
+"""The first version of each API in Kafka 4. Produce has fewer versions since, but is advertised from 0 on."""
 
 
 @dataclass(frozen=True, slots=True)
 class Front:
-    """bootstrap: where a client begins. doors: where to connect to, for each node. advertised: what is said in place of
-    a node's own address, where answers hold one. hidden: APIs that it does not advertise. oldest: the first version of
-    others, where a broker may have earlier ones."""
+    """bootstrap: where a client begins. doors: the address to connect to for each node. advertised: the address in
+    answers in place of a node's own address. hidden: APIs that the front does not advertise. oldest: the first version
+    of others, if a broker has earlier ones."""
 
     bootstrap: Endpoint
     doors: Mapping[int, Endpoint]
@@ -37,13 +37,13 @@ class Front:
 
     @property
     def own_addresses(self) -> Mapping[Endpoint, Endpoint]:
-        """The other way round: whose the address is that was said."""
+        """The reverse: the own address behind an advertised one."""
         return {said: own for own, said in self.advertised.items()}
 
 
 @contextmanager
 def tcp_front(cluster: SeveralBrokers, _folder: Path) -> Iterator[Front]:
-    """A relay that knows nothing of Kafka: answers hold the addresses of the nodes themselves."""
+    """A TCP relay that knows nothing of Kafka: answers contain the nodes' own addresses."""
     relay = Relay()
     doors = {node: Endpoint.of(relay.stand_in_for(str(each))) for node, each in cluster.addresses.items()}
     yield Front(doors[1], doors, {each: each for each in cluster.addresses.values()})
@@ -52,7 +52,7 @@ def tcp_front(cluster: SeveralBrokers, _folder: Path) -> Iterator[Front]:
 
 @contextmanager
 def relayed(cluster: SeveralBrokers, folder: Path, interceptors: Sequence[Mapping[str, Any]] = ()) -> Iterator[Front]:
-    """kafka-mesh with a relay of the cluster, and these interceptors."""
+    """A front with kafka-mesh: a relay of the cluster, and these interceptors."""
     nodes = list(cluster.addresses)
     mesh = RelayMesh(folder, ",".join(map(str, cluster.addresses.values())), nodes, interceptors=interceptors)
     try:

@@ -1,4 +1,4 @@
-"""Requests that know nothing of their API: empty, full of names that nobody knows, and random."""
+"""Generic requests of any API: empty, with unknown names, and random."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from tests.wire.entities import unfold
 _RANDOM_ONES = 3
 
 _ALWAYS: Final[dict[str, Any]] = {
-    "replica_id": -1,  # a consumer: what a follower fetches moves the high watermark
+    "replica_id": -1,  # a consumer: a follower's Fetch moves the high watermark
     "acks": -1,  # 0 has no answer
-    "broker_id": 77,  # UnregisterBroker takes one out of the cluster
-    "voter_id": 77,  # RemoveRaftVoter, its controller
-    "timeout": 10_000,  # a busy machine must not make the answer
+    "broker_id": 77,  # UnregisterBroker would remove a broker
+    "voter_id": 77,  # RemoveRaftVoter would remove the controller
+    "timeout": 10_000,  # a busy machine must not change the answer
 }
-"""Of what would do harm, or leave the question unanswered."""
+"""Values that prevent harm, or a missing answer."""
 _NEVER_EMPTY: Final = {"add_partitions_to_txn": "transactions", "offset_fetch": "groups"}
-"""By API: without any, the first is never answered by a broker of 4.3.1, the second by one of 3.9.1."""
+"""By API: a broker of 4.3.1 never answers the first without any, one of 3.9.1 the second."""
 _NEVER_NULL: Final = {"elect_leaders": "topic_partitions"}
-"""A broker of 2.8.2 never answers which type of election it does not know, if it is to be of all partitions."""
-_DEFAULT: Final = frozenset({"replica_state"})  # as replica_id
+"""A broker of 2.8.2 never answers an unknown election type for all partitions."""
+_DEFAULT: Final = frozenset({"replica_state"})  # like replica_id
 _LEAVES_TRACES: Final = frozenset({"init_producer_id", "create_acls", "alter_user_scram_credentials", "create_topics"})
-"""What one side has made with these, another one would meet: each has names of its own. Elsewhere names are the same,
-for the order of an answer is often that of their hashes; so of those with names of their own there is one."""
+"""APIs whose effects the other side would see: each side has its own names for them. For other APIs names are equal,
+because the order of an answer often follows their hashes; so each request has only one own name."""
 
 
 def ask_generic(side: Side, api: str, version: int) -> None:
-    """All of them, of one API in one version."""
+    """Sends all generic requests of one API in one version."""
     schema = load_request_schema(KEYS[api], version)
     least = _ALWAYS | ({_NEVER_EMPTY[api]: [{}]} if api in _NEVER_EMPTY else {})
     side.ask_bytes(api, version, request_of(entity(schema, least), side.correlation_id))
@@ -46,7 +46,7 @@ def ask_generic(side: Side, api: str, version: int) -> None:
 
 
 class _Filled:
-    """Every field with something in it; is_full: nothing is null, and every array has two elements."""
+    """Fills every field; is_full: nothing is null, and every array has two elements."""
 
     def __init__(self, side: Side, api: str, chance: random.Random, is_full: bool) -> None:
         self._side = side
@@ -55,7 +55,7 @@ class _Filled:
         self._is_full = is_full
 
     def value(self, schema: type) -> Any:
-        """One of kio's classes."""
+        """An instance of one of kio's classes."""
         hints = get_type_hints(schema)
         values = {}
         for each in fields(schema):
@@ -69,7 +69,7 @@ class _Filled:
     def _field(self, field: Field[Any], annotation: Any) -> Any:
         kafka_type = field.metadata.get("kafka_type")
         schema, is_array, is_nullable = unfold(annotation)
-        # Null for records a broker of 4.3.1 never answers: see the script for Produce.
+        # A broker of 4.3.1 never answers null records: see the script for Produce.
         may_be_null = is_nullable and not self._is_full and kafka_type != "records"
         may_be_null = may_be_null and field.name != _NEVER_NULL.get(self._api)
         if may_be_null and self._chance.random() < 0.3:

@@ -1,4 +1,4 @@
-"""Real clients that produce a feed or consume a topic, and what a cluster itself says of it."""
+"""Real clients that produce a feed or consume a topic, and the records that the cluster itself has of it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PRODUCERS = [client for client in Client if client is not Client.KCAT]
 
 
 def produced(client: Client, feed: Feed, folder: Path) -> dict[int, tuple[int, int]]:
-    """Partition and offset of what was acknowledged, by number; -1 where the client does not say."""
+    """Partition and offset of the acknowledged records, by number; -1 where the client does not report them."""
     output = folder / "producer.out"
     program = ChildProcess([*producer_of(client), feed.to_json()], log=folder / "producer.log", stdout=output)
     code = program.wait(60)
@@ -32,7 +32,7 @@ def produced(client: Client, feed: Feed, folder: Path) -> dict[int, tuple[int, i
 
 
 def started(client: Client, script: Script, folder: Path) -> Member:
-    """A member of a group."""
+    """A running member of a group."""
     if client is Client.KCAT:
         return KcatMember("member", kcat_arguments(script), folder)
     view = View.WITHOUT_NULL if client is Client.SEGMENTIO else View.WHOLE
@@ -40,13 +40,13 @@ def started(client: Client, script: Script, folder: Path) -> Member:
 
 
 def committed(cluster: KafkaCluster, script: Script) -> dict[int, int]:
-    """What the cluster itself says that the group has committed, by partition."""
+    """The group's committed offsets at the cluster itself, by partition."""
     assert script.group is not None
     return {partition: offset for (_, partition), offset in cluster.committed(script.group).items()}
 
 
 def ordered(member: Member) -> dict[int, list[tuple[int, str]]]:
-    """Offsets and ids by partition, as they came."""
+    """Offsets and ids by partition, in the order of arrival."""
     found: dict[int, list[tuple[int, str]]] = defaultdict(list)
     for each in member.deliveries:
         found[each.partition].append((each.offset, each.id))
@@ -54,7 +54,7 @@ def ordered(member: Member) -> dict[int, list[tuple[int, str]]]:
 
 
 def in_partitions(stored: Sequence[Stored]) -> dict[int, list[tuple[int, str]]]:
-    """The same of what is stored."""
+    """The same for the stored records."""
     found: dict[int, list[tuple[int, str]]] = defaultdict(list)
     for each in sorted(stored, key=lambda each: each.offset):
         found[each.partition].append((each.offset, each.record.id))
@@ -62,24 +62,25 @@ def in_partitions(stored: Sequence[Stored]) -> dict[int, list[tuple[int, str]]]:
 
 
 def number_of(stored: Stored) -> int:
-    """Of a record of a feed."""
+    """The number of a record of a feed."""
     return int(stored.record.id.rpartition("-")[2])
 
 
 def member_of(front: str, topic: str, client: Client) -> Script:
-    """What a member of a group of its own does. front: its bootstrap servers."""
+    """The script of a member of a new group. front: its bootstrap servers."""
     return Script(
         bootstrap_servers=front,
         client_id="member",
         group=f"{topic}-group",
         topic=topic,
-        # With one named it waits until it knows the topic: else, leading its group, it may assign nothing for minutes.
+        # With a named assignor it waits until it knows the topic; otherwise a leader of its group may assign nothing
+        # for minutes.
         assignor="range" if client is Client.KAFKA_PYTHON else "",
     )
 
 
 def created(cluster: SeveralBrokers, test: str) -> str:
-    """A topic with the name of a test: a partition for each node to lead; every node has all of it."""
+    """A topic named after a test: one partition for each node to lead; every node has a replica."""
     name = "".join(each if each.isalnum() else "-" for each in test).strip("-")
     cluster.create_topic(name, len(NODES), places=[[*NODES[at:], *NODES[:at]] for at in range(len(NODES))])
     return name

@@ -1,4 +1,4 @@
-"""Answers in the form in which they are compared: with the brokers' own addresses, and without what is volatile."""
+"""Answers in normal form, for comparison: with the brokers' own addresses, and without volatile parts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PLACES: Final[Mapping[str, frozenset[str]]] = {
     "share_fetch": frozenset({"node_endpoints"}),
     "share_acknowledge": frozenset({"node_endpoints"}),
 }
-"""Where answers hold the addresses of brokers; the eighth that is changed is ApiVersions."""
+"""Places of broker addresses in answers; the eighth changed API is ApiVersions."""
 
 _CONTROLLERS = 2
 _UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|^[A-Za-z0-9_-]{22}$")
@@ -37,21 +37,23 @@ _BLANK_NUMBER, _BLANK_UUID = 77, UUID(int=77)
 
 @dataclass(frozen=True, slots=True)
 class Normal:
-    """An answer in that form. kept: all of it that must be equal; volatile: the rest, by path; body: for people."""
+    """An answer in normal form. kept: the parts that must be equal; volatile: the other parts, by path; body: for
+    people."""
 
     kept: bytes | None
     volatile: Mapping[str, list[Any]]
     body: Any
 
     def by_path(self) -> dict[str, Any]:
-        """Every field of it."""
+        """Every field of an answer, by path."""
         return dict(_flat(self.body, ""))
 
 
 def normal(
     api: str, version: int, answer: bytes | None, front: Front | None = None, behind: Front | None = None
 ) -> Normal:
-    """front: what the answer came through; None for nothing. behind: what would not let pass all that is advertised."""
+    """front: the front that the answer came through; None for none. behind: a front that may hide some advertised
+    APIs."""
     if answer is None:
         return Normal(None, {}, "the connection is closed")
     parts = _parts(api, version, answer)
@@ -66,7 +68,7 @@ def normal(
 
 
 def _parts(api: str, version: int, answer: bytes) -> tuple[bytes, Any] | None:
-    """Header and body; None when kio does not read it, or not every byte of it."""
+    """Header and body; None if kio cannot read it, or not every byte of it."""
     schema = schema_of_answer(api, version)
     if schema is None:
         return None
@@ -97,7 +99,7 @@ class _Blanking:
         self._own = front.own_addresses if front else None
 
     def value(self, entity: Any, path: str) -> Any:
-        """One of kio's entities."""
+        """An instance of one of kio's classes."""
         if path in self._places and self._own is not None and hasattr(entity, "host"):
             entity = self._with_own_address(entity)
         changed = {}
@@ -127,7 +129,7 @@ class _Blanking:
 
 
 def _blank(value: Any) -> Any:
-    """What says that there is nothing stays as it is; of a text, what is no id."""
+    """Keeps values that mean "none"; of a text, the parts that are not ids."""
     match value:
         case None | True | False:
             return value
@@ -160,5 +162,5 @@ def _flat(value: Any, path: str) -> Iterator[tuple[str, Any]]:
 
 
 def differing(one: Mapping[str, list[Any]], other: Mapping[str, list[Any]]) -> Iterator[str]:
-    """The paths of what is not equal."""
+    """The paths of unequal values."""
     yield from (path for path, values in one.items() if values != other.get(path))

@@ -1,4 +1,4 @@
-"""A cluster that has something to say to every question."""
+"""A cluster with data for every request."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from tests.relay.scripts.records import batch
 from tests.relay.sides import ASKED, Shared, spelt
 
 PROPERTIES: Mapping[str, str] = {
-    # Rules are kept, and nobody is held to them.
+    # Rules are stored, and not enforced.
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": "User:ANONYMOUS",
-    # A node that a noisy machine holds up is not to lose what it leads.
+    # A node that a noisy machine delays should keep its leadership.
     "broker.session.timeout.ms": "18000",
     "replica.lag.time.max.ms": "30000",
-    # Members are assigned what they are to have as soon as they come.
+    # Members get their assignment as soon as they join.
     "group.consumer.assignment.interval.ms": "0",
     "group.share.assignment.interval.ms": "0",
-    # What one side has left is not to be cleaned up while another one looks.
+    # One side's leftovers must not be cleaned up while the other is compared.
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "600000",
 }
 
@@ -29,13 +29,13 @@ _TOPIC = "shared"
 _COORDINATORS = ("__consumer_offsets", "__transaction_state", "__share_group_state")
 _GROUP, _TRANSACTION, _SHARE = range(3)
 _LONG = 900_000
-"""Nothing of all this is to end by itself."""
+"""Long enough that nothing ends by itself during a test."""
 _STORED = 105
-"""Twenty records of each of five codecs, one of each of three transactions, and how two of these ended."""
+"""Twenty records of each of five codecs, one of each of three transactions, and the ends of two."""
 
 
 def shared(cluster: SeveralBrokers, controller: int = ASKED) -> Shared:
-    """What all sides ask about. `Shared` says what that is, also of the controller."""
+    """The shared subject of all sides' requests. `Shared` describes it, with the controller."""
     nodes = sorted(cluster.addresses, key=lambda node: node != ASKED)
     places = [[*nodes[at:], *nodes[:at]] for at in range(len(nodes))]
     cluster.create_topic(_TOPIC, len(places), {"unclean.leader.election.enable": "false"}, places)

@@ -1,4 +1,4 @@
-"""Requests of any API in any version that kio knows, out of the few fields that matter."""
+"""Requests of any API in any version that kio knows, made of the few fields that matter."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.wire.entities import encode, unfold
 CLIENT_ID = "asking"
 
 _ANSWERED_AS = {("api_versions", 5): 4}
-"""Versions that only ask for more."""
+"""Versions that only return more than these."""
 
 _EMPTY: Mapping[str, object] = {
     "string": "",
@@ -36,15 +36,15 @@ _EMPTY: Mapping[str, object] = {
 
 
 NAMES: Mapping[int, str] = index.api_key_map  # type: ignore[attr-defined]  # imported there, from a table
-"""Of APIs by their key, as kio spells them: `offset_commit`."""
+"""Names of APIs by their key, in kio's spelling: `offset_commit`."""
 KEYS = {name: key for key, name in NAMES.items()}
 KNOWN: Mapping[str, Iterable[int]] = index.schema_name_map  # type: ignore[attr-defined]
 """The versions of an API that kio knows."""
 
 
 def request(api_key: int, version: int, given: Mapping[str, Any], correlation_id: int = 7) -> bytes:
-    """Without its frame length. given: fields, of any version; those that this one lacks are left out, those that are
-    not given have their default, or are empty. Times are milliseconds."""
+    """A request without its frame length. given: fields of any version. It leaves out fields that this version lacks; a
+    field without a value has its default, or is empty. Times are milliseconds."""
     schema = load_request_schema(api_key, version)
     unknown = _names_in(given) - _names(api_key)
     assert not unknown, f"{NAMES[api_key]} has no {unknown} in any version"
@@ -52,7 +52,7 @@ def request(api_key: int, version: int, given: Mapping[str, Any], correlation_id
 
 
 def request_of(body: Any, correlation_id: int = 7) -> bytes:
-    """Of one of kio's requests."""
+    """The bytes of one of kio's requests."""
     schema = type(body)
     header = schema.__header_schema__(
         request_api_key=schema.__api_key__,
@@ -64,7 +64,7 @@ def request_of(body: Any, correlation_id: int = 7) -> bytes:
 
 
 def entity(schema: type, given: Mapping[str, Any]) -> Any:
-    """One of kio's classes."""
+    """An instance of one of kio's classes."""
     hints = get_type_hints(schema)
     return schema(**{each.name: _value(each, hints[each.name], given) for each in fields(schema)})
 
@@ -87,7 +87,7 @@ def _value(field: Field[Any], annotation: Any, given: Mapping[str, Any]) -> Any:
 
 
 def item(kafka_type: str | None, schema: type, value: Any) -> Any:
-    """A value as kio has it."""
+    """A value in kio's form."""
     if kafka_type is None:
         return entity(schema, value)
     if kafka_type.startswith("timedelta"):
@@ -122,13 +122,14 @@ def _names_in(given: Mapping[str, Any]) -> set[str]:
 
 
 def schema_of_answer(api: str, version: int) -> Any:
-    """kio's class; None for one that it does not know."""
+    """kio's class; None for an API that it does not know."""
     version = _ANSWERED_AS.get((api, version), version)
     return load_response_schema(KEYS[api], version) if version in KNOWN.get(api, ()) else None
 
 
 def read(api: str, version: int, answer: bytes | None) -> Any:
-    """An answer as kio reads it; None for none, or one that it does not know, or cannot read: a time of -1, say."""
+    """An answer as kio reads it; None if there is none, if kio does not know it, or cannot read it: a time of -1,
+    say."""
     schema = schema_of_answer(api, version)
     if answer is None or schema is None:
         return None

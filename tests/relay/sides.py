@@ -1,4 +1,4 @@
-"""Those who ask the same questions: each with names of its own, and a memory of what was answered."""
+"""The sides of a comparison: each with its own names, and a memory of its answers."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from tests.relay.requests import KEYS, read, request
 from tests.wire.entities import frame
 
 ASKED = 101
-"""The node to which all goes that need not go to another one. It leads what the sides have, coordinates everything, and
-is not the controller."""
+"""The node for all requests that need no particular one. It leads the sides' topics, coordinates everything, and is not
+the controller."""
 OTHER = 1_000_000
 
 PARTITIONS = 19
-"""Of a side's topic: one for each version of an API."""
+"""Partitions of a side's topic: one for each version of an API."""
 
 _OF_THE_CONTROLLER: Final = frozenset(
     {
@@ -43,7 +43,7 @@ _numbers = count(1)
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """A question, and what was answered: without the frame length, None where the connection was closed."""
+    """A request and its answer, without the frame length; None if the connection was closed."""
 
     api: str
     version: int
@@ -54,32 +54,33 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """What all sides ask about: on the cluster before any of them, and never changed.
+    """The subject of all sides' requests: it exists before any of them, and never changes.
 
-    topic: of three partitions with three replicas, led by 101, 1 and 1000000. In the first of them are records of all
-    codecs, and three transactions: one was aborted, one committed, and one is open.
+    topic: three partitions with three replicas, led by 101, 1 and 1000000. The first partition has records of all
+    codecs, and three transactions: one aborted, one committed, and one open.
     """
 
     topic: str
     topic_id: UUID
     cluster_id: str
     versions: Mapping[int, tuple[int, int]]
-    """That the cluster advertises."""
+    """The versions that the cluster advertises."""
     controller: int = ASKED
-    """The node to ask for what only the controller does: any, where it is passed on to that one."""
+    """The node for the controller's requests: any, where they are passed on to it."""
 
     def asked(self, api: str, at: int) -> int:
-        """The node that answers a question that is meant for this one."""
+        """The node that answers a request for this one."""
         return self.controller if at == ASKED and api in _OF_THE_CONTROLLER else at
 
     def known(self, api: str, version: int) -> int:
-        """This version, or the highest that there is."""
+        """This version, or the highest one that the cluster has."""
         return min(version, self.versions[KEYS[api]][1])
 
 
 @dataclass
 class Side:
-    """doors: where it connects to for each node. direct: the nodes themselves, for what only prepares a question."""
+    """doors: the address to connect to for each node. direct: the nodes themselves, for requests that only prepare
+    others."""
 
     doors: Mapping[int, Endpoint]
     direct: Mapping[int, Endpoint]
@@ -95,38 +96,38 @@ class Side:
 
     @property
     def topic(self) -> str:
-        """Its own one; empty at first."""
+        """The side's own topic; empty at first."""
         return self.name("own")
 
     @property
     def correlation_id(self) -> int:
-        """Of the next question: the same on all sides that ask the same."""
+        """The id of the next request: the same on all sides."""
         return 2**31 - 3 - len(self.exchanges)
 
     def open(self, cluster: SeveralBrokers) -> None:
-        """Make its topics. The changelog is there before a streams group asks for it: else the answers say how far the
-        coordinator is with making it."""
+        """Makes its topics. The changelog exists before a streams group asks for it: else answers would depend on how
+        far the coordinator is with making it."""
         for name in (self.name("changelog"), self.topic):
             cluster.create_topic(name, PARTITIONS, places=[[ASKED]] * PARTITIONS)
             answer = self.until("metadata", 12, lambda answer: answer.topics[0].topic_id, topics=[{"name": name}])
             self.topic_id = answer.topics[0].topic_id  # known there, too
 
     def ask(self, api: str, version: int, at: int = ASKED, /, **given: Any) -> Any:
-        """A question that is compared; the answer as kio reads it, None if there is none."""
+        """Sends a request that is compared; returns the answer as kio reads it, None if there is none."""
         return self.ask_bytes(api, version, request(KEYS[api], version, given, self.correlation_id), at, given)
 
     def ask_bytes(
         self, api: str, version: int, asked: bytes, at: int = ASKED, given: Mapping[str, Any] | None = None
     ) -> Any:
-        """The same, for one that is written already."""
+        """The same for a request in bytes."""
         connection = self._connection(self.shared.asked(api, at), is_direct=False)
         answer = connection.ask(asked)
         self._note(api, version, given or {"bytes": asked}, answer, connection)
         return read(api, version, answer)
 
     def tell(self, frames: bytes, api: str, version: int, at: int = ASKED) -> list[bytes]:
-        """Several requests at once on a connection of their own, until it is closed: what was answered, which is
-        compared together with how it was closed."""
+        """Sends several requests at once on a new connection, until it is closed. Returns the answers, which are
+        compared together with the way in which it was closed."""
         connection = RawConnection(self.doors[at])
         connection.tell(frames)
         answers = []
@@ -137,24 +138,24 @@ class Side:
         return answers
 
     def tell_and_ask(self, unanswered: bytes, api: str, version: int, at: int = ASKED, /, **given: Any) -> Any:
-        """A question behind a request that has no answer."""
+        """Sends a request behind one that has no answer."""
         self._connection(at, is_direct=False).tell(frame(unanswered))
         return self.ask(api, version, at, **given)
 
     def prepare(self, api: str, version: int, at: int = ASKED, /, **given: Any) -> Any:
-        """What only makes the question possible: asked directly, not compared; in the highest version that there is, if
-        there is not this one."""
+        """Sends a request that only prepares others: directly, and without a comparison; in the highest version that
+        exists if this one does not."""
         version, at = self.shared.known(api, version), self.shared.asked(api, at)
         answer = self._connection(at, is_direct=True).ask(request(KEYS[api], version, given))
         assert answer is not None, f"{api} v{version} closes the connection: {given}"
         return read(api, version, answer)
 
     def prepare_until(self, api: str, version: int, /, **given: Any) -> Any:
-        """The same, until the answer has no error on its top level."""
+        """The same, repeated until the answer has no error on its top level."""
         return self.until(api, version, lambda answer: not answer.error_code.value, **given)
 
     def until(self, api: str, version: int, is_well: Callable[[Any], Any], /, **given: Any) -> Any:
-        """The first answer of that kind, asked directly."""
+        """The first answer of that kind, requested directly."""
 
         def answered() -> Any:
             answer = self.prepare(api, version, **given)
@@ -163,7 +164,7 @@ class Side:
         return eventually(f"{api} goes well for {self.token}", answered)
 
     def canonical(self, answer: bytes) -> bytes:
-        """With what any side's names are in place of its own: all of the same length."""
+        """The answer with neutral names of the same length in place of the side's own."""
         assert self.topic_id is not None
         return answer.replace(self.token.encode(), _CANON).replace(self.topic_id.bytes, _CANON_ID)
 
@@ -185,5 +186,5 @@ class Side:
 
 
 def spelt(identity: UUID) -> str:
-    """As Kafka writes it in texts."""
+    """The id as Kafka writes it in texts."""
     return base64.urlsafe_b64encode(identity.bytes).decode().rstrip("=")

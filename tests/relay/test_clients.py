@@ -1,5 +1,5 @@
-"""Real clients through a front: what they produce is stored once and in order, what they consume is what is stored, at
-its true offsets, and what they commit the cluster has."""
+"""Real clients through a front: the cluster stores their records once and in order, they consume the stored records at
+their true offsets, and the cluster has their commits."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from tests.clients.bench import Client
 from tests.clients.producing import Feed
-from tests.clients.selection import clients
+from tests.clients.selection import OFTEN, clients
 from tests.integration.feeding import log_ends, stored_upstream
 from tests.integration.jars import missing_programs
 from tests.integration.processes import eventually
@@ -42,11 +42,11 @@ def front(cluster: SeveralBrokers, tmp_path_factory: pytest.TempPathFactory) -> 
 
 @pytest.fixture
 def topic(cluster: SeveralBrokers, request: pytest.FixtureRequest) -> str:
-    """A partition for each node to lead; every node has all of it."""
+    """One partition for each node to lead; every node has a replica."""
     return created(cluster, request.node.name)
 
 
-@pytest.mark.parametrize("client", clients(PRODUCERS, quick=True))
+@pytest.mark.parametrize("client", clients(PRODUCERS, quick=True, often=OFTEN))
 def test_produced(cluster: SeveralBrokers, front: Front, topic: str, client: Client, tmp_path: Path) -> None:
     feed = Feed(bootstrap_servers=str(front.bootstrap), client_id="producer", topic=topic, count=COUNT)
     acknowledged = produced(client, feed, tmp_path)
@@ -67,7 +67,7 @@ def test_produced(cluster: SeveralBrokers, front: Front, topic: str, client: Cli
     assert len({each.partition for each in stored}) == len(NODES), "else too few keys for the question"
 
 
-@pytest.mark.parametrize("client", clients(quick=True))
+@pytest.mark.parametrize("client", clients(quick=True, often=OFTEN))
 def test_consumed(cluster: SeveralBrokers, front: Front, topic: str, client: Client, tmp_path: Path) -> None:
     direct = Feed(bootstrap_servers=cluster.every_address, client_id="direct", topic=topic, count=COUNT)
     produced(Client.CONFLUENT, direct, tmp_path)

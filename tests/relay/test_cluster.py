@@ -1,4 +1,4 @@
-"""The bed does what its docstrings say: what is built on it may rely on that."""
+"""The test bed works as its docstrings say, so that tests may rely on it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_leaders_move(cluster: SeveralBrokers) -> None:
         assert cluster.leader(TOPIC, 0) == node
 
 
-@pytest.mark.parametrize("node", NODES[1:])
+@pytest.mark.parametrize("node", [NODES[1], pytest.param(NODES[2], marks=pytest.mark.deep)])
 def test_one_dies_and_comes_back(cluster: SeveralBrokers, node: int) -> None:
     cluster.move_leader(TOPIC, 0, node)
     cluster.node(node).kill()

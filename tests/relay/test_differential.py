@@ -1,5 +1,5 @@
-"""Every API in every version that a broker advertises to clients: what it answers comes through a front unchanged, to
-the byte, but for addresses and what differs between any two answers."""
+"""Every API in every version that a broker advertises to clients: its answers come through a front unchanged to the
+byte, except for addresses and for values that differ between any two answers."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from tests.relay.volatile import VOLATILE
 pytestmark = [pytest.mark.kafka, pytest.mark.skipif(bool(missing_programs()), reason=f"no {missing_programs()}")]
 
 NOT_PROVOKED = {"share_acknowledge"}
-"""Tells where the leader is only if that changes between two steps of the broker: before, it knows no such session,
-afterwards no such partition."""
+"""It names the leader only after a change between two steps of the broker: before, the broker does not know the
+session, afterwards not the partition."""
 
 
 @pytest.fixture(scope="module")
@@ -49,8 +49,8 @@ def test_answers_come_unchanged(differential: Differential, api: str, version: i
 
 
 def test_questions_are_answered(differential: Differential) -> None:
-    """All but some random ones, for which a broker cannot say what is wrong with them: none is closed for being badly
-    written. Comes before what is."""
+    """All but some random requests, whose mistake a broker cannot name: none is closed for its encoding. Runs before
+    the comparison."""
     for api, version in asked(OF_4_3):
         differential.compare(api, version)
     assert differential.closed == {"create_acls", "delete_acls", "describe_acls"}
@@ -59,7 +59,7 @@ def test_questions_are_answered(differential: Differential) -> None:
 def test_an_address_that_is_not_changed_is_found(
     cluster: SeveralBrokers, differential: Differential, tmp_path: Path
 ) -> None:
-    """In all places where answers hold some, of which each was asked for."""
+    """In all places where answers contain addresses; each of these places was requested."""
     elsewhere = {own: Endpoint("elsewhere", own.port) for own in cluster.addresses.values()}
     newest = [
         (api, version) for api, version in asked(OF_4_3) if api in PLACES and (api, version + 1) not in asked(OF_4_3)
@@ -84,7 +84,7 @@ def test_a_version_of_api_versions_that_is_too_high(differential: Differential, 
 
 
 def test_what_is_called_volatile_differs(differential: Differential) -> None:
-    """Or it would be left out of the comparison without need. It is enough that it does in some version."""
+    """Else it would be left out of the comparison without need. A difference in one version is enough."""
     listed = {(api, path) for api, paths in VOLATILE.items() for path in paths}
     for api, version in asked(OF_4_3):
         if api in VOLATILE and not listed.isdisjoint({(api, path) for path in VOLATILE[api]} - differential.seen):

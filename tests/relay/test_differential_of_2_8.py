@@ -1,4 +1,4 @@
-"""The same with brokers of Kafka 2.8, with ZooKeeper."""
+"""The same comparison with brokers of Kafka 2.8, with ZooKeeper."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from tests.integration.jars import missing_programs
 from tests.integration.old_kafka import OldKafkaCluster, ZooKeeper
-from tests.relay.advertised import asked
+from tests.relay.advertised import asked, ends_first
 from tests.relay.advertised_earlier import OF_2_8
 from tests.relay.cluster import SeveralBrokers
 from tests.relay.differential import Differential
@@ -24,7 +24,7 @@ pytestmark = [
 
 RULES = {"authorizer.class.name": "kafka.security.authorizer.AclAuthorizer"}
 CONTROLLER = 1
-"""The first one that is there. With ZooKeeper no broker passes on what only this one does."""
+"""The first node. With ZooKeeper no broker passes the controller's requests on."""
 
 
 class SeveralOldBrokers(OldKafkaCluster, SeveralBrokers):
@@ -53,7 +53,7 @@ def test_all_that_is_advertised_is_asked(old: SeveralBrokers) -> None:
     assert old.versions == OF_2_8
 
 
-@pytest.mark.parametrize(("api", "version"), asked(OF_2_8), ids=str)
+@pytest.mark.parametrize(("api", "version"), ends_first(asked(OF_2_8)))
 def test_answers_come_unchanged(differential: Differential, api: str, version: int) -> None:
     differences = differential.compare(api, version)
     assert not differences, "\n".join(differences)

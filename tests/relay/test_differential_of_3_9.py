@@ -1,4 +1,4 @@
-"""The same with brokers of Kafka 3.9, with KRaft."""
+"""The same comparison with brokers of Kafka 3.9, with KRaft."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from tests.relay.questions import PROPERTIES, shared
 
 pytestmark = [
     pytest.mark.long,
+    pytest.mark.deep,
     pytest.mark.kafka,
     pytest.mark.xdist_group("differential of 3.9"),
     pytest.mark.skipif(bool(missing_programs()), reason=f"no {missing_programs()}"),

@@ -1,4 +1,4 @@
-"""The same with the newest brokers: what they have that others lack, and in the long run all the rest."""
+"""The same comparison with the newest brokers: the APIs that others lack; in the long run all the rest."""
 
 from __future__ import annotations
 
@@ -55,6 +55,7 @@ def test_what_is_new_comes_unchanged(differential: Differential, api: str, versi
     assert not differences, "\n".join(differences)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(("api", "version"), asked(OF_4_3), ids=str)
 def test_what_is_older_comes_unchanged(differential: Differential, api: str, version: int) -> None:
     differences = differential.compare(api, version)

@@ -12,6 +12,7 @@ from confluent_kafka import Producer
 from tests.clients.building import streams_classes
 from tests.integration.feeding import log_ends, stored_upstream
 from tests.integration.jars import STREAMS, kafka_jars, missing_programs
+from tests.integration.java import java
 from tests.integration.kafka import CLIENT_PROPERTIES
 from tests.integration.processes import ChildProcess, eventually
 from tests.integration.relay_mesh import RelayMesh
@@ -26,7 +27,7 @@ pytestmark = [
 ]
 PLACES = [[*NODES[at:], *NODES[:at]] for at in range(len(NODES))]
 COUNT, COPIED = 9_000, 3_000
-"""In each of the three partitions of what Streams reads, and of what is copied in small transactions."""
+"""Records in each of the three partitions, for Streams and for copies in small transactions."""
 KEYS = 17
 IN_A_TRANSACTION = 50
 SHORT_SESSIONS = {
@@ -53,7 +54,7 @@ def relay(cluster: SeveralBrokers, tmp_path: Path) -> Iterator[RelayMesh]:
 
 
 def fill(cluster: SeveralBrokers, topic: str, count: int) -> None:
-    """Numbers from 0 on in each partition, each with one of a few keys of that partition."""
+    """Writes numbers from 0 on in each partition, each with one of a few keys of that partition."""
     producer = Producer({**CLIENT_PROPERTIES, "bootstrap.servers": cluster.bootstrap_servers, "linger.ms": 20})
     for number in range(count):
         for partition in range(len(PLACES)):
@@ -63,7 +64,7 @@ def fill(cluster: SeveralBrokers, topic: str, count: int) -> None:
 
 
 class Copiers:
-    """Kafka's TransactionalMessageCopier, one for each partition; one that has ended too early is started again."""
+    """Kafka's TransactionalMessageCopier, one for each partition. One that ends too early is started again."""
 
     def __init__(self, cluster: SeveralBrokers, relay: RelayMesh, folder: Path) -> None:
         self._commands = [self._command(cluster, relay, partition) for partition in range(len(PLACES))]
@@ -71,12 +72,12 @@ class Copiers:
         self._running = [self._started(partition) for partition in range(len(PLACES))]
 
     def kill(self, partition: int) -> None:
-        """kill -9, and start it again."""
+        """kill -9; then starts it again."""
         self._running[partition].kill()
         self._running[partition] = self._started(partition)
 
     def have_ended(self) -> bool:
-        """Whether all have copied what there was."""
+        """True if all have copied all records."""
         for partition, each in enumerate(self._running):
             if each.exit_code not in (0, None):
                 self._running[partition] = self._started(partition)
@@ -99,6 +100,7 @@ class Copiers:
         )
 
 
+@pytest.mark.deep
 def test_transactional_message_copier(cluster: SeveralBrokers, relay: RelayMesh, tmp_path: Path) -> None:
     """With random aborts, kill -9 of the mesh, and of each copier."""
     for topic in ("read", "written"):
@@ -121,28 +123,22 @@ def test_transactional_message_copier(cluster: SeveralBrokers, relay: RelayMesh,
 
 
 def in_partitions(cluster: SeveralBrokers, topic: str) -> dict[int, list[str]]:
-    """The ids of what was committed, in order."""
+    """The ids of the committed records, in order."""
     found: dict[int, list[str]] = defaultdict(list)
     for each in sorted(stored_upstream(cluster, topic), key=lambda each: each.offset):
         found[each.partition].append(each.record.id)
     return found
 
 
-@pytest.mark.parametrize("protocol", ["classic", "streams"])
+@pytest.mark.parametrize("protocol", [pytest.param("classic", marks=pytest.mark.deep), "streams"])
 def test_streams(cluster: SeveralBrokers, relay: RelayMesh, protocol: str, tmp_path: Path) -> None:
     """Each record of a key is counted once, in order, while mesh and application are killed with kill -9."""
     source, sink = f"{protocol}-read", f"{protocol}-counts"
     for topic in (source, sink):
         cluster.create_topic(topic, len(PLACES), places=PLACES)
-    jars = f"{streams_classes()}:{kafka_jars(STREAMS)}/*"
-    options = (
-        "-Xmx256m",
-        "-XX:+UseSerialGC",
-        "-XX:TieredStopAtLevel=1",
-        "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
-    )
+    quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
     arguments = (relay.bootstrap_servers, f"{protocol}-application", protocol, source, sink, str(tmp_path / "state"))
-    command = ["java", *options, "-cp", jars, "Counts", *arguments]
+    command = java(kafka_jars(STREAMS), "Counts", *arguments, classes=streams_classes(), options=[quiet])
     application = ChildProcess(command, log=tmp_path / "application.log")
     part = COUNT // 3
 

@@ -1,5 +1,5 @@
-"""Real clients whose records interceptors see: what is stored is what they make of it, gaps and dropped batches stop
-nobody, and what is kept comes once and in order."""
+"""Real clients whose records interceptors see: the cluster stores the interceptors' results, gaps and dropped batches
+stop no client, and kept records come once and in order."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mesh.interceptors.shipped.sample import Sample, SampleConfig
 from mesh.interceptors.spi import KEEP, Record
 from tests.clients.bench import JAVASCRIPT, KNOWN_TO_ALL, Client
 from tests.clients.producing import Feed
-from tests.clients.selection import clients
+from tests.clients.selection import OFTEN, clients
 from tests.integration.feeding import stored_upstream
 from tests.integration.jars import missing_programs
 from tests.integration.records import Stored, account
@@ -47,7 +47,7 @@ def is_kept(key: bytes | None, part: float) -> bool:
 ONE_KEY = min(
     part for part in (number / 10_000 for number in range(1, 10_000)) if any(is_kept(key, part) for key in KEYS)
 )
-"""The part with one key: everything of the other partitions is dropped."""
+"""The part with one key: all records of the other partitions are dropped."""
 
 
 @pytest.fixture(scope="module")
@@ -61,6 +61,7 @@ def front(cluster: SeveralBrokers, tmp_path_factory: pytest.TempPathFactory) -> 
             "config": {"headers": {"by": "{client_id}"}},
             "isolation": "process",
         },
+        {"name": "few", "type": "sample", "topics": ["test-dropped*"], "on": ["produce"], "config": {"part": PART}},
         {"name": "some", "type": "sample", "topics": ["test-consumed*"], "on": ["fetch"], "config": {"part": PART}},
         {"name": "one", "type": "sample", "topics": ["test-one-key*"], "on": ["fetch"], "config": {"part": ONE_KEY}},
         {
@@ -78,11 +79,11 @@ def front(cluster: SeveralBrokers, tmp_path_factory: pytest.TempPathFactory) -> 
 
 @pytest.fixture
 def topic(cluster: SeveralBrokers, request: pytest.FixtureRequest) -> str:
-    """A partition for each node to lead; every node has all of it."""
+    """One partition for each node to lead; every node has a replica."""
     return created(cluster, request.node.name)
 
 
-@pytest.mark.parametrize("client", clients(PRODUCERS, quick=True))
+@pytest.mark.parametrize("client", clients(PRODUCERS, quick=True, often=OFTEN))
 def test_produced(cluster: SeveralBrokers, front: Front, topic: str, client: Client, tmp_path: Path) -> None:
     feed = Feed(bootstrap_servers=str(front.bootstrap), client_id="producer", topic=topic, count=COUNT)
     acknowledged = produced(client, feed, tmp_path)
@@ -93,16 +94,30 @@ def test_produced(cluster: SeveralBrokers, front: Front, topic: str, client: Cli
         assert ("by", b"producer") in [(name, bytes(value or b"")) for name, value in each.record.headers]
 
 
-@pytest.mark.parametrize("client", clients(quick=True))
+@pytest.mark.parametrize("client", [Client.CONFLUENT, Client.JAVA, Client.FRANZ])
+def test_dropped(cluster: SeveralBrokers, front: Front, topic: str, client: Client, tmp_path: Path) -> None:
+    """Each record is acknowledged, and the kept ones are stored, in order."""
+    feed = Feed(bootstrap_servers=str(front.bootstrap), client_id="producer", topic=topic, count=COUNT)
+    acknowledged = produced(client, feed, tmp_path)
+    assert sorted(acknowledged) == list(range(COUNT))
+    stored = in_partitions(list(stored_upstream(cluster, topic)))
+    numbers = {partition: [int(each.rpartition("-")[2]) for _, each in found] for partition, found in stored.items()}
+    kept = [number for number in range(COUNT) if is_kept(feed.key(number), PART)]
+    assert sorted(number for found in numbers.values() for number in found) == kept
+    assert all(found == sorted(found) for found in numbers.values())
+    assert all([offset for offset, _ in found] == list(range(len(found))) for found in stored.values())
+
+
+@pytest.mark.parametrize("client", clients(quick=True, often=OFTEN))
 def test_consumed(cluster: SeveralBrokers, front: Front, topic: str, client: Client, tmp_path: Path) -> None:
     direct = Feed(bootstrap_servers=cluster.every_address, client_id="direct", topic=topic, count=COUNT)
     produced(Client.CONFLUENT, direct, tmp_path)
     check_consumed(cluster, front, topic, client, tmp_path, PART)
 
 
-@pytest.mark.parametrize("client", clients(quick=True))
+@pytest.mark.parametrize("client", clients(quick=True, often=OFTEN))
 def test_changed(cluster: SeveralBrokers, front: Front, topic: str, client: Client, tmp_path: Path) -> None:
-    """Batches of every codec that it knows, of which each is written anew."""
+    """Batches of each codec that the client knows; the interceptor rewrites each of them."""
     codecs = KNOWN_TO_ALL if client in JAVASCRIPT else CODECS
     feed = Feed(bootstrap_servers=cluster.every_address, client_id="direct", topic=topic, count=COUNT)
     for at, codec in enumerate(codecs):
@@ -117,7 +132,7 @@ def test_changed(cluster: SeveralBrokers, front: Front, topic: str, client: Clie
     check_given(front, topic, client, tmp_path, changed)
 
 
-@pytest.mark.parametrize("client", clients(quick=True))
+@pytest.mark.parametrize("client", clients(quick=True, often=OFTEN))
 def test_one_key(cluster: SeveralBrokers, front: Front, topic: str, client: Client, tmp_path: Path) -> None:
     direct = Feed(bootstrap_servers=cluster.every_address, client_id="direct", topic=topic, count=COUNT)
     produced(Client.CONFLUENT, direct, tmp_path)
@@ -135,7 +150,7 @@ def check_consumed(
 
 
 def check_given(front: Front, topic: str, client: Client, tmp_path: Path, kept: Sequence[Stored]) -> None:
-    """A member is given these, once and in order."""
+    """Checks that a member gets these records, once and in order."""
     script = member_of(str(front.bootstrap), topic, client)
     member = started(client, script, tmp_path)
     try:

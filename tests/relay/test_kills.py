@@ -24,14 +24,14 @@ pytestmark = [
 ]
 COUNT, RATE = 20_000, 1_000
 CLIENTS = (Client.CONFLUENT, Client.JAVA, Client.FRANZ)
-"""Of each protocol library that Kafka's documentation names first: Java's, C's and Go's; all idempotent."""
+"""The three protocol libraries that Kafka's documentation names first, of Java, C and Go; all idempotent."""
 PLACES = [[*NODES[at:], *NODES[:at]] for at in range(len(NODES))]
-"""A partition for each node to lead; every node has all of it."""
+"""One partition for each node to lead; every node has a replica."""
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SeveralBrokers]:
-    # Else a leader alone may acknowledge, on a slow machine, and dies with it: what is lost then the cluster has lost.
+    # Otherwise a leader may acknowledge alone on a slow machine and then die: the cluster itself has lost that record.
     more = {"min.insync.replicas": "2"}
     cluster = SeveralBrokers("eu", kafka_jars(), tmp_path_factory.mktemp("several"), more=more)
     yield cluster
@@ -47,7 +47,8 @@ def relay(cluster: SeveralBrokers, tmp_path_factory: pytest.TempPathFactory) -> 
 
 @pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.value)
 def test_brokers_and_the_mesh_die(cluster: SeveralBrokers, relay: RelayMesh, client: Client, tmp_path: Path) -> None:
-    """A leader, and the mesh, with kill -9; then leaders are moved. The member sees all at the cluster's offsets."""
+    """A leader, and the mesh, die with kill -9; then leaders are moved. The member sees all records at the cluster's
+    offsets."""
     topic = f"killed-{client.value}"
     flow = Flow(cluster, relay.bootstrap_servers, client, topic, tmp_path, count=COUNT, rate=RATE, places=PLACES)
     try:
@@ -68,13 +69,14 @@ def test_brokers_and_the_mesh_die(cluster: SeveralBrokers, relay: RelayMesh, cli
 
 
 def test_a_broker_is_added(cluster: SeveralBrokers, relay: RelayMesh, tmp_path: Path) -> None:
-    """It is declared, and gets a leader's replica, under a client that goes on."""
+    """The broker is declared, and gets a replica that leads, while a client goes on. It has started before: that may
+    take longer than the client."""
     address = relay.bootstrap_servers
+    cluster.add(7)
     flow = Flow(cluster, address, Client.CONFLUENT, "grown", tmp_path, count=COUNT, rate=RATE, places=PLACES)
     try:
-        flow.until_acknowledged(0.1)
+        flow.until_acknowledged(0.01)
         relay.declare([7])
-        cluster.add(7)
         cluster.place("grown", 0, 7, 1)
         account(flow.is_whole(), flow.member.deliveries).assert_each_once()
         for api in ("PRODUCE", "FETCH"):

@@ -1,4 +1,4 @@
-"""What the comparison leaves out, and what it does not."""
+"""The comparison leaves out volatile parts, and nothing else."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SAID_PLACE = {"host": SAID.host, "port": SAID.port}
 
 
 def answer(api: str, version: int, given: dict[str, Any]) -> bytes:
-    """With a header of the version, correlation id 7."""
+    """An answer with a header of the version, correlation id 7."""
     schema: Any = load_response_schema(KEYS[api], version)
     header = (7).to_bytes(4, "big") + (b"\0" if "v1" in schema.__header_schema__.__module__ else b"")
     return header + encode(entity(schema, given))

@@ -1,4 +1,4 @@
-"""Kafka's own tools say through a relay what they say directly."""
+"""The output of Kafka's own tools is the same through a relay and directly."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ CONFIGS = "kafka.admin.ConfigCommand"
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A tool and its arguments, with NAME for what each side has of its own, FOLDER for its files. has_numbers: as for
-    `comparable`. own_lines: only lines with its name count. differs: what is in lines that do not.
-    code: how it ends. is_alone: it needs a process of its own. leaves: a topic that it makes, whoever runs it."""
+    """A tool and its arguments, with NAME for each side's own names, FOLDER for its files. has_numbers: as for
+    `comparable`. own_lines: only lines with its name count. differs: parts of other lines that may differ. code: its
+    exit code. is_alone: it needs a separate process. leaves: a topic that it makes for every side."""
 
     tool: str
     arguments: str
@@ -139,12 +139,12 @@ CASES: Sequence[Case] = (
     ),
     Case("TopicCommand", "--delete --topic NAME"),
 )
-"""In the order in which both sides run them."""
+"""The cases in the order in which both sides run them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """One side: where it asks, the name of what is its own, and its folder."""
+    """One side: its address, its own name, and its folder."""
 
     address: Endpoint
     name: str
@@ -167,7 +167,7 @@ class Asking:
         return not case.differs or case.differs not in line
 
     def write_files(self) -> None:
-        """Those that tools are given."""
+        """The files that tools are given."""
         self.folder.mkdir()
         single = {"topic": f"{self.name}-single", "partition": 0}
         deleted = {"partitions": [{**single, "offset": 50}], "version": 1}

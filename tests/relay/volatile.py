@@ -1,8 +1,8 @@
-"""Which fields of answers differ from one question to the next, whoever asks.
+"""Fields of answers that differ from one request to the next on every side.
 
-Whatever is not listed must be equal to the byte. Each field of VOLATILE was seen to differ between two that asked the
-broker itself, in every run: a test fails for one that did not. Those of MAY_DIFFER do not do so every time, for the
-reason that stands there.
+All other fields must be equal to the byte. Each field of VOLATILE differed between two requests to the broker itself,
+in every run: a test fails for a field that did not. Fields of MAY_DIFFER do so only sometimes, for the reason beside
+them.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ VOLATILE: Mapping[str, Mapping[str, str]] = {
         "topics.partitions.current_voters.last_caught_up_timestamp": _FETCHED,
     },
 }
-"""By API and path of the field: what it is."""
+"""By API and path of the field: its meaning."""
 
 MAY_DIFFER: Mapping[str, Mapping[str, str]] = {
     "describe_log_dirs": {"results.usable_bytes": "what else is written on the machine's disk"},
@@ -51,7 +51,7 @@ MAY_DIFFER: Mapping[str, Mapping[str, str]] = {
     },
     "api_versions": {"finalized_features_epoch": "grows twice a second"},
 }
-"""The same, with the reason why it is equal at times."""
+"""The same, with the reason why it is sometimes equal."""
 
 UNORDERED: Mapping[str, Mapping[str, str]] = {
     "delete_topics": {"responses": _HASHED},

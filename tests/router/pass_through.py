@@ -1,4 +1,4 @@
-"""A router that sends each request on to one of its routes, as a package of its own."""
+"""A router, in its own package, that sends each request on to one of its routes."""
 
 from __future__ import annotations
 
@@ -45,6 +45,6 @@ class Factory(RouterFactory):
 
 
 def install_pass_through(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """For processes that are started from now on, too: the type `pass-through`."""
+    """Installs the type `pass-through`, for processes that start from now on, too."""
     install(folder, "pass_through", MODULE, "pass-through = pass_through:Factory\n", monkeypatch)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(folder / "site"), os.environ.get("PYTHONPATH", "")]))

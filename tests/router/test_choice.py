@@ -1,4 +1,5 @@
-"""Two clusters, their union and a pool behind one address of a mesh: who a client is decides what it sees."""
+"""Two clusters, their union and a pool behind one address of a mesh: the client's identity decides which of them it
+sees."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from confluent_kafka.admin import AdminClient
 from tests.clients.bench import Client
 from tests.clients.producing import Feed
 from tests.clients.script import Script
-from tests.clients.selection import clients
+from tests.clients.selection import OFTEN, clients
 from tests.integration.feeding import log_ends, stored_upstream
 from tests.integration.jars import missing_programs
 from tests.integration.kafka import KafkaCluster
@@ -70,7 +71,7 @@ def door(kafka_pair: tuple[KafkaCluster, KafkaCluster], tmp_path_factory: pytest
 
 @pytest.fixture
 def topic(kafka_pair: tuple[KafkaCluster, KafkaCluster], request: pytest.FixtureRequest) -> str:
-    """Of both clusters."""
+    """A topic of both clusters."""
     name = "".join(each if each.isalnum() else "-" for each in request.node.name).strip("-")
     for cluster in kafka_pair:
         cluster.create_topic(name, PARTITIONS)
@@ -92,17 +93,17 @@ def test_what_each_sees(kafka_pair: tuple[KafkaCluster, KafkaCluster], door: str
     assert f"{topic}-us" not in topics(door, "batch-1")
 
 
-@pytest.mark.parametrize("client", clients(quick=True))
+@pytest.mark.parametrize("client", clients(quick=True, often=OFTEN))
 def test_batch_jobs_share(
     kafka_pair: tuple[KafkaCluster, KafkaCluster], door: str, topic: str, client: Client, tmp_path: Path
 ) -> None:
-    """More members than partitions, and each has some."""
+    """There are more members than partitions, and each gets some records."""
     eu = kafka_pair[0]
     script = Script(bootstrap_servers=door, client_id="batch", group=f"shares-{topic}", topic=topic)
     eventually("the pool has heard of it", lambda: topic in topics(door, "batch-1"))
     members = []
     for number in range(PARTITIONS + 1):
-        folder = tmp_path / str(number)  # else they would report into one file
+        folder = tmp_path / str(number)  # otherwise they would report into one file
         folder.mkdir()
         members.append(started(client, replace(script, client_id=f"batch-{number}"), folder))
     try:
@@ -117,11 +118,11 @@ def test_batch_jobs_share(
             member.kill()
 
 
-@pytest.mark.parametrize("client", clients(quick=True))
+@pytest.mark.parametrize("client", clients(quick=True, often=OFTEN))
 def test_a_partner_has_one_cluster(
     kafka_pair: tuple[KafkaCluster, KafkaCluster], door: str, topic: str, client: Client, tmp_path: Path
 ) -> None:
-    """With its own names and true offsets; what others call so is not there."""
+    """With its own names and true offsets; names that only the union has do not exist there."""
     us = kafka_pair[1]
     feed = Feed(bootstrap_servers=door, client_id="partner-p", topic=topic, count=COUNT)
     produced(Client.CONFLUENT, feed, tmp_path)

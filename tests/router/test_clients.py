@@ -1,5 +1,5 @@
-"""Real clients through a union: what they produce is stored once and in order by the owner of the topic, what they
-consume is what is stored there, at its true offsets, and what they commit is in the home of their group."""
+"""Real clients through a union: the owner of a topic stores their records once and in order, they consume these at
+their true offsets, and the home of their group has their commits."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from tests.clients.bench import Client
 from tests.clients.producing import Feed
 from tests.clients.script import Script
-from tests.clients.selection import clients
+from tests.clients.selection import OFTEN, clients
 from tests.integration.feeding import log_ends, stored_upstream
 from tests.integration.jars import missing_programs
 from tests.integration.kafka import KafkaCluster
@@ -32,13 +32,13 @@ PRODUCERS = [client for client in Client if client is not Client.KCAT]
 
 @pytest.fixture
 def topic(kafka_pair: tuple[KafkaCluster, KafkaCluster], request: pytest.FixtureRequest) -> str:
-    """Of us, which calls it so; clients call it `us.` and that."""
+    """A topic of us under this name; clients see it with the prefix `us.`."""
     name = "".join(each if each.isalnum() else "-" for each in request.node.name).strip("-")
     kafka_pair[1].create_topic(name, PARTITIONS)
     return name
 
 
-@pytest.mark.parametrize("client", clients(PRODUCERS, quick=True))
+@pytest.mark.parametrize("client", clients(PRODUCERS, quick=True, often=OFTEN))
 def test_produced(
     kafka_pair: tuple[KafkaCluster, KafkaCluster], union: UnionMesh, topic: str, client: Client, tmp_path: Path
 ) -> None:
@@ -56,7 +56,7 @@ def test_produced(
         assert places == sorted(places), "the order in which they were sent"
 
 
-@pytest.mark.parametrize("client", clients(quick=True))
+@pytest.mark.parametrize("client", clients(quick=True, often=OFTEN))
 def test_consumed(
     kafka_pair: tuple[KafkaCluster, KafkaCluster], union: UnionMesh, topic: str, client: Client, tmp_path: Path
 ) -> None:
@@ -69,7 +69,8 @@ def test_consumed(
         client_id="member",
         group=f"us.{topic}",
         topic=f"us.{topic}",
-        # With one named it waits until it knows the topic: else, leading its group, it may assign nothing for minutes.
+        # With a named assignor it waits until it knows the topic; otherwise a leader of its group may assign nothing
+        # for minutes.
         assignor="range" if client is Client.KAFKA_PYTHON else "",
     )
     member = started(client, script, tmp_path)

@@ -1,5 +1,5 @@
-"""A group over two clusters in company: somebody consumes one of them directly, two processes serve it, tools look at
-it."""
+"""A group over two clusters in company: another consumer uses one of them directly, two processes serve the group,
+tools look at it."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ def has_committed_all(cluster: KafkaCluster, script: Script, topic: str) -> None
 
 
 def test_somebody_consumes_one_cluster_directly(kafka_pair: Clusters, union: UnionMesh, tmp_path: Path) -> None:
-    """It has that cluster's partitions, as of the group's offsets; members of the union go on, and the operator is
-    told as long as it is there."""
+    """The direct consumer has that cluster's partitions and offsets of the group. Members of the union go on, and the
+    operator sees the problem as long as it is there."""
     us = kafka_pair[1]
     topic = made_topic(kafka_pair, "company-direct")
     script = script_of(union, topic, topic, Client.CONFLUENT)
     fed(kafka_pair, topic, tmp_path, "one")
     made = members(Client.CONFLUENT, script, tmp_path, ["union"])
-    made[0].until_delivered(1)  # before that the cluster may not have coordinators
+    made[0].until_delivered(1)  # before that the cluster may have no coordinators
 
     def problems() -> list[str]:
         return [each["problem"] for each in union.readiness()["degraded"]]

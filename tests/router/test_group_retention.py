@@ -1,5 +1,5 @@
-"""Offsets that a group has stored in a cluster which keeps them for a minute are there after five, as long as the group
-has members; also if the group has once consumed there directly."""
+"""Offsets that a group has stored in a cluster with a retention of a minute are still there after five, as long as the
+group has members; even if the group has once consumed there directly."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ CLASSIC_ONLY = "3.9.1"
 MINUTES = 5
 COUNT = 20
 TOPIC = "quiet-{}"
-"""By version: the other cluster is the same for all."""
+"""The topic by version; the other cluster is the same for all."""
 
 
-@pytest.fixture(params=[KAFKA_VERSION, CLASSIC_ONLY])
+@pytest.fixture(params=[KAFKA_VERSION, pytest.param(CLASSIC_ONLY, marks=pytest.mark.deep)])
 def forgetful(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[KafkaCluster]:
     cluster = KafkaCluster(request.param, kafka_jars(request.param), tmp_path / "forgetful", RETENTION)
     yield cluster
@@ -44,12 +44,12 @@ def forgetful(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[KafkaC
 
 
 def protocols(cluster: KafkaCluster) -> Sequence[Protocol]:
-    """Those that it has for groups of consumers."""
+    """The protocols of the cluster for consumer groups."""
     return ("classic",) if cluster.name == CLASSIC_ONLY else ("classic", "consumer")
 
 
 def consume_directly(cluster: KafkaCluster, group: str, protocol: Protocol, folder: Path) -> None:
-    """All that it has, and then nothing more."""
+    """Consumes all records there directly, and then no more."""
     script = Script(
         bootstrap_servers=cluster.bootstrap_servers,
         client_id="direct",
@@ -66,12 +66,13 @@ def consume_directly(cluster: KafkaCluster, group: str, protocol: Protocol, fold
 
 
 def until_all_is_there(cluster: KafkaCluster, scripts: Iterable[Script]) -> None:
-    """The offsets of these groups. What is once forgotten does not come back: nobody has anything to commit."""
+    """Waits for the offsets of these groups. A forgotten offset does not come back, because no member has anything to
+    commit."""
 
     def is_there(script: Script) -> bool:
         try:
             return committed(cluster, script) == log_ends(cluster, TOPIC.format(cluster.name))
-        except KafkaException:  # on a busy machine a broker is not its groups' coordinator for a moment
+        except KafkaException:  # on a busy machine a broker may briefly not coordinate its groups
             return False
 
     for script in scripts:
@@ -103,7 +104,7 @@ def test_what_a_cluster_would_forget_is_kept(kafka: KafkaCluster, forgetful: Kaf
         until_all_is_there(forgetful, scripts)
         until = time.monotonic() + MINUTES * 60
         while time.monotonic() < until:
-            time.sleep(10)  # how long they are kept is the subject
+            time.sleep(10)  # the retention time itself is tested
             until_all_is_there(forgetful, scripts)
         for member in at_once:
             member.assert_running()

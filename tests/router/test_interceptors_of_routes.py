@@ -1,5 +1,5 @@
-"""Interceptors of routes, on real clusters: behind those of the virtual cluster, under the names that hold behind the
-route, whatever kind of router is in front of it."""
+"""Interceptors of routes, on real clusters: they run behind those of the virtual cluster, and use the names behind the
+route, with each kind of router in front of it."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ POOL = {"topics": [{"prefix": "cards", "cluster": "eu"}], "groups": ["*"], "star
 
 
 def stamp(name: str) -> dict[str, Any]:
-    """Says of produced records which interceptor they met, and what their topic is called there."""
+    """Stamps produced records with the interceptor that saw them, and the name of their topic there."""
     config = {"headers": {name: "{topic}"}}
     return {"name": name, "type": "stamp", "topics": ["*"], "on": ["produce"], "config": config}
 
 
 @pytest.fixture(scope="module")
 def address(kafka_pair: tuple[KafkaCluster, KafkaCluster], tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Clients that are called `direct` come to eu, those called `union` to both, those called `shared` to a pool of eu,
-    and others to a router that answers each request, and sends all on to us."""
+    """Clients called `direct` come to eu, those called `union` to both, those called `shared` to a pool of eu, and
+    others to a router that answers each request, and sends all requests to us."""
     folder, patch = tmp_path_factory.mktemp("routes"), pytest.MonkeyPatch()
     install_pass_through(folder, patch)
     leaves = ("direct", "union/eu", "union/us", "through/eu", "through/us")
@@ -107,7 +107,7 @@ def rule(name: str) -> dict[str, Any]:
 
 
 def headers(cluster: KafkaCluster, topic: str) -> list[tuple[str, bytes | None]]:
-    """Of the first record that is stored."""
+    """The headers of the first stored record."""
     return read(cluster.bootstrap_servers, topic, 9)[0][2]
 
 

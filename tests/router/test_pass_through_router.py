@@ -1,5 +1,5 @@
-"""A router that sends all on to one of its routes, decoded or not: clients see that cluster, with node ids of its
-leaf, and nothing of the other."""
+"""A router that sends all requests on to one of its routes, decoded or not: clients see that cluster, with node ids of
+its leaf, and nothing of the other cluster."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def selected(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[tuple[str, int, KafkaCluster]]:
-    """Its address, the number of the leaf, and the cluster there."""
+    """The address, the number of the leaf, and the cluster there."""
     route, static = request.param
     install_pass_through(tmp_path, monkeypatch)
     address, ports = f"127.0.0.1:{free_port()}", free_ports(6)

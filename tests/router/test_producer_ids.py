@@ -1,5 +1,6 @@
-"""Two clusters hand out the same producer ids. A union tags those of its default cluster where others are written to;
-without that a broker takes what one producer writes for what the other has written, acknowledges it, and drops it."""
+"""Two clusters hand out the same producer ids. A union tags the ids of its default cluster when it writes them to
+others. Without tags a broker takes one producer's batch for a repeated one of the other, acknowledges it, and drops
+it."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ import pytest
 from mesh.records.batch import seal
 from mesh.records.encode import encode_batch
 from mesh.wire.apis import ApiKey, has_tagged_response_header, is_flexible
-from mesh.wire.entities import Side
+from mesh.wire.entities import Direction
 from mesh.wire.trees import Tree, read_tree, write_tree
 from tests.integration.feeding import log_ends
 from tests.integration.jars import missing_programs
@@ -31,12 +32,12 @@ _PRODUCER_AT = 43
 
 
 def asked(at: RawConnection, api_key: ApiKey, version: int, request: Tree) -> Tree:
-    body = write_tree(api_key, version, Side.REQUEST, request)
+    body = write_tree(api_key, version, Direction.REQUEST, request)
     tags = b"\0" if is_flexible(api_key, version) else b""
     answer = at.ask(_HEAD.pack(api_key, version, 7, -1) + tags + body)
     assert answer is not None
     start = 4 + has_tagged_response_header(api_key, version)
-    return read_tree(api_key, version, Side.RESPONSE, answer[start:])
+    return read_tree(api_key, version, Direction.RESPONSE, answer[start:])
 
 
 def new_producer(at: RawConnection) -> int:
@@ -64,7 +65,7 @@ def produce(at: RawConnection, topic: str, producer_id: int, sequence: int) -> t
 
 
 def node_of(bootstrap: RawConnection, topic: str) -> RawConnection:
-    """A connection to the leader of its first partition."""
+    """A connection to the leader of the first partition."""
     answer = asked(bootstrap, ApiKey.METADATA, 12, {"topics": [{"name": topic}]})
     leader = answer["topics"][0]["partitions"][0]["leader_id"]
     (broker,) = (each for each in answer["brokers"] if each["node_id"] == leader)
@@ -84,11 +85,11 @@ def test_records_of_two_producers_with_one_id(kafka_pair: tuple[KafkaCluster, Ka
             own = new_producer(direct)
         else:
             foreign = new_producer(bootstrap)
-    # Without a tag: the second producer's records are acknowledged, and are not there.
+    # Without a tag: the second producer's records are acknowledged, and are not stored.
     assert produce(direct, "untagged", own, 0) == (0, 0)
     assert produce(direct, "untagged", foreign, 0) == (0, 0)
     assert log_ends(us, "untagged") == {0: RECORDS}
-    # With it they are, and so is what the first one writes then; a batch that is sent again is known again.
+    # With a tag they are stored, and so are the first one's next records; a repeated batch is recognized.
     assert produce(direct, "tagged", own, 0) == (0, 0)
     assert produce(through, "us.tagged", foreign, 0) == (0, RECORDS)
     assert produce(direct, "tagged", own, RECORDS) == (0, 2 * RECORDS)

@@ -1,4 +1,4 @@
-"""A router that goes by names is configured otherwise while clients are connected: they go on."""
+"""The configuration of a router that decides by names changes while clients are connected: they go on."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def cluster(name: str, at: KafkaCluster) -> dict[str, Any]:
 
 @pytest.fixture
 def mesh(kafka_pair: tuple[KafkaCluster, KafkaCluster], tmp_path: Path) -> Iterator[RunningMesh]:
-    """A union with one cluster; both have the topic."""
+    """A union with one cluster; both clusters have the topic."""
     for each in kafka_pair:
         if TOPIC not in AdminClient({"bootstrap.servers": each.bootstrap_servers}).list_topics(timeout=30).topics:
             each.create_topic(TOPIC, 2)
@@ -58,7 +58,8 @@ def mesh(kafka_pair: tuple[KafkaCluster, KafkaCluster], tmp_path: Path) -> Itera
 
 
 class Writer:
-    """A producer that stays connected. failed: what was not stored. problems: what it was told of connections."""
+    """A producer that stays connected. failed: records that were not stored. problems: reported problems of
+    connections."""
 
     def __init__(self, address: str) -> None:
         self.failed: list[str] = []
@@ -125,7 +126,7 @@ def test_routes_and_rules_change_under_connected_clients(
     assert {each["path"] for each in mesh.virtual_cluster()["router"]["leaves"]} == {"eu"}
 
 
-def test_a_route_that_leads_elsewhere_begins_anew(
+def test_a_route_that_leads_elsewhere_starts_again(
     kafka_pair: tuple[KafkaCluster, KafkaCluster], mesh: RunningMesh
 ) -> None:
     (regions,) = mesh.configuration["routers"]
@@ -145,3 +146,40 @@ def test_a_router_that_cannot_begin_changes_nothing(mesh: RunningMesh) -> None:
     assert refused.returncode != 0
     assert "routers[0].config.default" in refused.stderr
     assert TOPIC in topics(mesh.shop["listen"])
+
+
+def test_parts_are_appended_to_a_topic_of_several_clusters(
+    kafka_pair: tuple[KafkaCluster, KafkaCluster], mesh: RunningMesh
+) -> None:
+    """While a producer is connected; the mesh refuses a change that would move partitions."""
+    (regions,) = mesh.configuration["routers"]
+    parts = [{"route": "eu", "topic": TOPIC, "width": 1}]
+    regions["config"]["concatenated"] = [{"name": "joined", "parts": parts}]
+    mesh.reload()
+    address = mesh.shop["listen"]
+    writer = Writer(address)
+    writer.write("joined")
+    assert "joined" in topics(address)
+    assert TOPIC not in topics(address)
+
+    def leaders() -> list[int]:
+        told = AdminClient({"bootstrap.servers": address, "log_level": 0}).list_topics("joined", timeout=30)
+        return [each.leader for _, each in sorted(told.topics["joined"].partitions.items())]
+
+    assert leaders() == [1]
+    mesh.configuration["clusters"].append(cluster("us", kafka_pair[1]))
+    regions["routes"].append(route("us", 1))
+    mesh.shop["nodes"]["ids"]["us"] = ["0-9"]
+    parts[0]["width"] = 2
+    parts.append({"route": "us", "topic": TOPIC, "width": 2})
+    mesh.reload()
+    eventually("the new partitions are there", lambda: leaders() == [1, 1, 1 << 20 | 1, 1 << 20 | 1])
+    writer.write("joined")
+    assert writer.failed == writer.problems == [], "its connections have stayed"
+
+    parts.reverse()
+    mesh.write()
+    refused = mesh.command()
+    assert refused.returncode != 0
+    assert "routers[0].config.concatenated[0]: 'joined': unchanged, except for a wider last part" in refused.stderr
+    assert leaders() == [1, 1, 1 << 20 | 1, 1 << 20 | 1]

@@ -1,4 +1,4 @@
-"""The router of docs/routers.md that answers each request, installed beside kafka-mesh, before a real broker."""
+"""The router of docs/routers.md that answers each request, installed beside kafka-mesh, in front of a real broker."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ COUNT = 300
 def guarded(
     kafka_pair: tuple[KafkaCluster, KafkaCluster], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[tuple[str, MeshProcess]]:
-    """Its address."""
+    """The address of a mesh with the router."""
     entry = "read-only = read_only:ReadOnlyFactory\n"
     install(tmp_path, "read_only", shown("python", "class ReadOnlyFactory"), entry, monkeypatch)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path / "site"), os.environ.get("PYTHONPATH", "")]))

@@ -1,4 +1,4 @@
-"""A router that answers each request behind one that chooses by connection: some clients come to it, others pass it."""
+"""A router that answers each request behind one that chooses by connection: some clients come to it, others do not."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ THROUGH, DIRECT = 32, 1
 def door(
     kafka_pair: tuple[KafkaCluster, KafkaCluster], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[tuple[str, range, MeshProcess]]:
-    """Clients called `direct` see eu; all others come to a router that sends all on to us. The ports are those of nodes
-    of us behind it, and of eu."""
+    """Clients called `direct` see eu; all others come to a router that sends all requests to us. The ports are those of
+    nodes of us behind it, and of eu."""
     install_pass_through(tmp_path, monkeypatch)
     address, ports = f"127.0.0.1:{free_port()}", free_ports(6)
     inner = [{"name": name, "id": id, "target": {"cluster": name}} for id, name in enumerate(("eu", "us"))]

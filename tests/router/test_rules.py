@@ -1,4 +1,4 @@
-"""Rules of a union: they are about the names that clients see, whichever cluster a topic is in."""
+"""Rules of a union use the names that clients see, whichever cluster has a topic."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ COUNT = 50
 def ruled(
     kafka_pair: tuple[KafkaCluster, KafkaCluster], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[UnionMesh]:
-    """What begins with `us.` is us's, without it there. Both clusters have the topics `ruled` and `closed`."""
+    """Topics with the prefix `us.` belong to us, which has them without it. Both clusters have the topics `ruled` and
+    `closed`."""
     for cluster in kafka_pair:
         for name in ("ruled", "closed"):
             cluster.create_topic(name, 1)
@@ -105,7 +106,7 @@ def test_producing_to_both_clusters_and_reading_of_one(
 
 
 def test_a_member_of_the_consumer_protocol(kafka_pair: tuple[KafkaCluster, KafkaCluster], ruled: UnionMesh) -> None:
-    """Its group has topics of us only; one that subscribes to a topic that it may not see is told so."""
+    """Its group has topics of us only. A member that subscribes to a topic that it may not see gets an error."""
     producer = Producer({"bootstrap.servers": kafka_pair[1].bootstrap_servers})
     for number in range(COUNT):
         producer.produce("closed", b"%d" % number, partition=0)

@@ -1,4 +1,4 @@
-"""A share group over two clusters: it moves onto the union and off it, with what is acknowledged at each cluster; and
+"""A share group over two clusters: it moves onto the union and off it, with the acknowledgements at each cluster; and
 two processes of the mesh serve it."""
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ NOTHING = dict.fromkeys(range(PARTITIONS), "0")
 
 
 class Member:
-    """A share consumer, which acknowledges what it has polled. seen: how often each record was delivered to it."""
+    """A share consumer that acknowledges the records that it has polled. seen: how often it got each record."""
 
     def __init__(self, address: str, group: str, topics: Sequence[str]) -> None:
         self._consumer = ShareConsumer({**CLIENT_PROPERTIES, "bootstrap.servers": address, "group.id": group})
@@ -43,7 +43,7 @@ class Member:
                 self.seen[(message.value() or b"").partition(b"|")[0].decode()] += 1
 
     def close(self) -> None:
-        """What it has polled is acknowledged."""
+        """Acknowledges the polled records, and closes."""
         self._consumer.commit_sync(10)
         self._consumer.close()
 
@@ -62,7 +62,7 @@ def until_delivered(at_work: Sequence[Member], all_members: Sequence[Member], st
 
 
 def lags(tools: JavaTools, cluster: KafkaCluster, group: str) -> dict[int, str]:
-    """What is not acknowledged at a cluster, by partition, as Kafka's own tool says it."""
+    """The number of unacknowledged records at a cluster, by partition, as Kafka's own tool prints it."""
     at = ("--bootstrap-server", cluster.bootstrap_servers)
     code, output = tools.run("consumer.group.ShareGroupCommand", *at, "--describe", "--group", group, "--offsets")
     assert code == 0, output
@@ -73,7 +73,7 @@ def lags(tools: JavaTools, cluster: KafkaCluster, group: str) -> dict[int, str]:
 
 
 def made_group(kafka_pair: Clusters, union: UnionMesh, name: str) -> str:
-    """With a topic of each cluster, both called as it is. It begins where the topics do."""
+    """A group with a topic of each cluster, both with its name. It begins at the first records."""
     for cluster in kafka_pair:
         cluster.create_topic(name, PARTITIONS)
     address = ("--bootstrap-server", union.bootstrap_servers)
@@ -83,7 +83,7 @@ def made_group(kafka_pair: Clusters, union: UnionMesh, name: str) -> str:
 
 
 def test_it_moves_onto_the_union_and_off_it(kafka_pair: Clusters, union: UnionMesh, tmp_path: Path) -> None:
-    """One address is changed each time; nothing is delivered twice."""
+    """Each time one address changes; no record is delivered twice."""
     tools, group = JavaTools(tmp_path / "tools.log"), made_group(kafka_pair, union, "shares-move")
     members: list[Member] = []
     for step in ("direct", "union", "direct-again"):
@@ -106,7 +106,7 @@ def test_it_moves_onto_the_union_and_off_it(kafka_pair: Clusters, union: UnionMe
 
 
 def test_two_processes_serve_it(kafka_pair: Clusters, union: UnionMesh, tmp_path: Path) -> None:
-    """One of them dies with kill -9, and what its member had not acknowledged comes to the other one."""
+    """One of them dies with kill -9, and the unacknowledged records of its member come to the other one."""
     tools, group = JavaTools(tmp_path / "tools.log"), made_group(kafka_pair, union, "shares-two")
     second = UnionMesh(tmp_path, *kafka_pair, name="second")
     members = [Member(each.bootstrap_servers, group, [group, f"us.{group}"]) for each in (union, second)]

@@ -1,5 +1,5 @@
-"""Kafka Streams through a union: an application with all topics at the home of its group works, one with a topic of
-another cluster ends at its start and says why."""
+"""Kafka Streams through a union: an application with all topics at the home of its group works; one with a topic of
+another cluster ends at its start with an error that says so."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from tests.clients.building import streams_classes
 from tests.clients.producing import Feed
 from tests.integration.feeding import stored_upstream
 from tests.integration.jars import STREAMS, kafka_jars, missing_programs
+from tests.integration.java import java
 from tests.integration.kafka import KafkaCluster
 from tests.integration.processes import ChildProcess, eventually
 from tests.relay.matrix import produced
@@ -34,12 +35,11 @@ Clusters = tuple[KafkaCluster, KafkaCluster]
 
 @contextmanager
 def application(union: UnionMesh, protocol: str, name: str, sources: str, folder: Path) -> Iterator[ChildProcess]:
-    """It counts the records of some topics, into one that is called as it is and `-counts`."""
-    options = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+    """An application that counts the records of some topics, into the topic of its own name with `-counts`."""
     quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
-    jars = f"{streams_classes()}:{kafka_jars(STREAMS)}/*"
     arguments = (union.bootstrap_servers, name, protocol, sources, f"{name}-counts", str(folder / "state"))
-    process = ChildProcess(["java", *options, quiet, "-cp", jars, "Counts", *arguments], log=folder / "application.log")
+    command = java(kafka_jars(STREAMS), "Counts", *arguments, classes=streams_classes(), options=[quiet])
+    process = ChildProcess(command, log=folder / "application.log")
     try:
         yield process
     finally:
@@ -74,5 +74,5 @@ def test_a_topic_of_another_cluster(kafka_pair: Clusters, union: UnionMesh, prot
     with application(union, protocol, name, f"{name},us.{name}", tmp_path) as process:
         assert process.wait(90) == 1
         assert SAID[protocol] in (tmp_path / "application.log").read_text()
-    if protocol == "classic":  # its error has no room for more
+    if protocol == "classic":  # its error field has no room for more
         assert f"us.{name}" in {each.get("topic") for each in union.log_entries()}

@@ -1,4 +1,4 @@
-"""Transactions of Kafka's own producer through a union, in the protocol that the features of its clusters ask for
+"""Transactions of Kafka's own producer through a union, in the protocol that the features of its clusters allow
 (KIP-890): with transaction.version 2 a Produce adds its partitions to the transaction itself."""
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ FEATURES = "org.apache.kafka.tools.FeatureCommand"
 
 
 def level(cluster: KafkaCluster, servers: str) -> str:
-    """The finalized level of transaction.version, as Kafka's tool says it of these servers."""
+    """The finalized level of transaction.version at these servers, from Kafka's tool."""
     said = cluster.run_tool(FEATURES, "--bootstrap-server", servers, "describe")
     (line,) = (each for each in said.splitlines() if "transaction.version" in each)
     return line.partition("FinalizedVersionLevel: ")[2].split()[0]
 
 
 def values(cluster: KafkaCluster, topic: str) -> list[str]:
-    """Of what is committed, in its order."""
+    """The values of committed records, in their order."""
     stored = sorted(stored_upstream(cluster, topic), key=lambda each: each.offset)
     return [(each.record.value or b"").decode() for each in stored]
 
 
 def asked(mesh: UnionMesh, api: str) -> float:
-    """Requests of an API that have gone to us."""
+    """The number of requests of an API that went to us."""
     found = mesh.samples("kafka_mesh_route_requests_total")
     return sum(value for labels, value in found if (labels["route"], labels["api"]) == ("us", api))
 

@@ -12,14 +12,14 @@ from tests.integration.mesh_process import MeshProcess
 from tests.integration.processes import free_port, free_ports
 
 NODES = 3
-"""Nodes of each cluster that may be there, from 0 on."""
+"""Possible nodes of each cluster, from 0 on."""
 STRIPPED: Mapping[str, Any] = {
     "topics": [{"prefix": "us.", "route": "us", "strip": True}, {"prefix": "", "route": "eu"}],
     "groups": [{"pattern": "us.*", "route": "us"}],
     "transactional_ids": [{"pattern": "us.*", "route": "us"}],
     "default": "eu",
 }
-"""What begins with `us.` is us's, and topics are called without it there."""
+"""Topics that begin with `us.` belong to us, which has them without the prefix."""
 
 
 class UnionMesh(MeshProcess):
@@ -34,10 +34,12 @@ class UnionMesh(MeshProcess):
         name: str = "union",
         listener: Mapping[str, Any] = MappingProxyType({}),
         nodes_of_us: Sequence[int] = tuple(range(NODES)),
+        process: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
-        """config: of the router `topics`, with the routes eu and us. listener: further keys of the virtual cluster."""
+        """config: of the router `topics`, with the routes eu and us. listener: further keys of the virtual cluster.
+        process: of the file."""
         self.bootstrap_servers = f"127.0.0.1:{free_port()}"
-        ports = free_ports(NODES + len(nodes_of_us))
+        self._ports = ports = free_ports(NODES + len(nodes_of_us))
         routes = [{"name": each, "id": id, "target": {"cluster": each}} for id, each in enumerate(("eu", "us"))]
         nodes = {"ports": f"{ports[0]}-{ports[-1]}", "ids": {"eu": [f"0-{NODES - 1}"], "us": list(nodes_of_us)}}
         target = {"router": "regions"}
@@ -49,5 +51,10 @@ class UnionMesh(MeshProcess):
             ],
             "routers": [{"name": "regions", "type": "topics", "config": config, "routes": routes}],
             "virtual_clusters": [front],
+            **process,
         }
         super().__init__(folder, name, configuration)
+
+    def address_of(self, route: str, node: int) -> str:
+        """The address at which clients reach a node of eu or us."""
+        return f"127.0.0.1:{self._ports[node if route == 'eu' else NODES + node]}"

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from mesh.routing.choices import Choices
-from mesh.routing.graph import Decides, Leaf, PoolEnd, Router, ToPool, compile_graph
+from mesh.routing.graph import Decides, GraphRouter, Leaf, PoolEnd, ToPool, compile_graph
 from mesh.routing.names import RouteName, RouterName
 from mesh.routing.spi import Client, ConnectionRouter, Refused, Undecided
 from mesh.security.principals import Principal
@@ -21,7 +21,7 @@ ALICE = Client(Principal("User:alice"), None, "127.0.0.1", "door")
 
 
 class Chosen(ConnectionRouter):
-    """Chooses as a test says. asked: about whom, so far."""
+    """Chooses as a test says. asked: the clients for which it was asked."""
 
     def __init__(self, choice: Choice) -> None:
         self.choice = choice
@@ -43,7 +43,7 @@ def always(route: str) -> Choice:
 
 def test_its_ways_end_where_no_other_chooses() -> None:
     made, *_ = choices(always("inner"), always("us"))
-    assert dict(made.ways) == {
+    assert dict(made.paths) == {
         "inner/us": path("inner", "us"),
         "inner/shared": path("inner", "shared"),
         "union": path("union"),
@@ -51,7 +51,7 @@ def test_its_ways_end_where_no_other_chooses() -> None:
     }
     assert isinstance(made.end(RouteName("inner/us")), Leaf)
     assert isinstance(made.end(RouteName("inner/shared")), PoolEnd)
-    assert isinstance(made.end(RouteName("union")), Router)
+    assert isinstance(made.end(RouteName("union")), GraphRouter)
 
 
 def test_the_next_one_is_asked_about_the_same_client() -> None:
@@ -76,7 +76,7 @@ def test_either_may_choose_nothing(no: Refused | Undecided) -> None:
     assert made.choose(ALICE) == no
 
 
-def test_who_was_undecided_is_led_when_the_principal_is_known() -> None:
+def test_an_undecided_client_is_led_when_the_principal_is_known() -> None:
     def by_principal(client: Client) -> RouteName | Undecided:
         return RouteName("us") if client.principal is not None else Undecided()
 
@@ -89,7 +89,7 @@ def test_who_was_undecided_is_led_when_the_principal_is_known() -> None:
 def test_a_route_that_a_router_has_not_is_no_way(outer: str, inner: str, named: str) -> None:
     made, *_ = choices(always(outer), always(inner))
     assert made.choose(ALICE) == named
-    assert named not in made.ways
+    assert named not in made.paths
 
 
 @pytest.mark.parametrize(
@@ -98,4 +98,4 @@ def test_a_route_that_a_router_has_not_is_no_way(outer: str, inner: str, named: 
 )
 def test_the_routers_on_a_way(way: str, names: tuple[str, ...]) -> None:
     made, *_ = choices(always("eu"), always("us"))
-    assert made.on_the_way(RouteName(way)) == names
+    assert made.routers_on_path(RouteName(way)) == names

@@ -1,4 +1,4 @@
-"""A router that is good, and each way in which one is not."""
+"""A correct router, and each way in which a router can break the rules."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from mesh.routing.conformance import problems_of
 from mesh.routing.names import RouteName
 from mesh.routing.routers.topics import Topics, TopicsConfig
-from mesh.routing.spi import EntityRouter, Place
+from mesh.routing.spi import EntityRouter, PartPlace, Place
 
 EU, US = RouteName("eu"), RouteName("us")
 TOPICS = {"eu": ["orders", "us.orders"], "us": ["orders", "payments"]}
@@ -18,7 +18,7 @@ NAMES = ["us.x", "x", "us.", "us..", "orders"]
 
 
 class Prefixed(EntityRouter):
-    """Topics of us begin with "us."; to be made wrong."""
+    """Topics of us begin with "us."; tests break its rules."""
 
     @property
     def default(self) -> RouteName:
@@ -126,3 +126,49 @@ def test_what_is_wrong_is_said(router: EntityRouter, problem: str) -> None:
 
 def test_a_default_that_is_none() -> None:
     assert list(problems_of(Prefixed(), {"us": []})) == ["default is 'eu', which is none of its routes: us"]
+
+
+def joined(*parts: PartPlace, name: str = "joined") -> Mapping[str, Sequence[PartPlace]]:
+    return {name: parts}
+
+
+@pytest.mark.parametrize(
+    ("concatenated", "problem"),
+    [
+        (joined(PartPlace(EU, "a", 1), PartPlace(US, "a", 2)), None),
+        (joined(PartPlace(EU, "a", 1), name="a/b"), "concatenated()['a/b'] is no name of a topic"),
+        (joined(), "concatenated()['joined'] has to have parts, each behind a route of its own"),
+        (
+            joined(PartPlace(EU, "a", 1), PartPlace(EU, "b", 2)),
+            "concatenated()['joined'] has to have parts, each behind a route of its own",
+        ),
+        (
+            joined(PartPlace(RouteName("asia"), "a", 1)),
+            "concatenated()['joined'] has a part behind 'asia', which is none of its routes: eu, us",
+        ),
+        (
+            joined(PartPlace(EU, "a", 0)),
+            "concatenated()['joined'] has a part that cannot be: 'a' with 0 partitions",
+        ),
+        (
+            {**joined(PartPlace(EU, "a", 1)), **joined(PartPlace(EU, "a", 2), name="other")},
+            "concatenated()['other'] and 'joined' have the same part: 'a' of eu",
+        ),
+    ],
+)
+def test_topics_of_several_routes(concatenated: Mapping[str, Sequence[PartPlace]], problem: str | None) -> None:
+    class Concatenates(Prefixed):
+        def concatenated(self) -> Mapping[str, Sequence[PartPlace]]:
+            return concatenated
+
+    assert list(problems_of(Concatenates(), TOPICS, NAMES)) == ([] if problem is None else [problem])
+
+
+def test_it_says_the_same_of_them_each_time() -> None:
+    widths = count(1)
+
+    class Grows(Prefixed):
+        def concatenated(self) -> Mapping[str, Sequence[PartPlace]]:
+            return joined(PartPlace(EU, "a", next(widths)))
+
+    assert list(problems_of(Grows(), TOPICS)) == ["concatenated() is something else each time"]

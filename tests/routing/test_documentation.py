@@ -1,4 +1,4 @@
-"""What docs/routers.md shows works as it stands there."""
+"""The examples of docs/routers.md work as they are."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import yaml
 
 from mesh.config.graphs import configured, graph_of, ports_of_nodes
 from mesh.config.model import Config
+from mesh.config.relay import NodesConfig
 from mesh.routing.names import LeafNumber, RouterName
 from mesh.routing.spi import EntityRouter, FactoryContext
 from mesh.routing.union import Owner, Union
@@ -22,13 +23,13 @@ PAGE = "docs/routers.md"
 
 
 def shown(language: str, holding: str) -> str:
-    """The one block with this text in it."""
+    """The one block with this text."""
     (found,) = (each.text for each in blocks(PAGE) if each.language == language and holding in each.text)
     return found
 
 
 def union_of(config: Config) -> Union:
-    """Of its first router."""
+    """The union of the first router."""
     router = config.routers[0]
     factory, parsed = configured(router)
     context = FactoryContext(router.name, "all", tuple(each.name for each in router.routes))
@@ -68,7 +69,7 @@ def test_the_router_in_a_configuration(tmp_path: Path) -> None:
     assert union.owner("globex.orders") == Owner(LeafNumber(1), "orders")
     assert union.owner("initech.orders") is None
     assert union.group_home("globex.billing") == 1
-    assert union.shown(LeafNumber(1), "orders") == "globex.orders"
+    assert union.client_name(LeafNumber(1), "orders") == "globex.orders"
 
 
 def test_the_union(tmp_path: Path) -> None:
@@ -79,7 +80,7 @@ def test_the_union(tmp_path: Path) -> None:
     assert union.owner("us.payments") == Owner(us, "payments")
     assert union.owner("us.orders-v2") is None
     nodes = config.virtual_clusters[0].nodes
-    assert nodes is not None
+    assert isinstance(nodes, NodesConfig)
     ports = ports_of_nodes(nodes, graph_of(config, RouterName("regions")))
     assert (ports[0], ports[1_048_576]) == (19100, 19110)
 

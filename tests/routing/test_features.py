@@ -2,9 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from mesh.routing.features import SECOND_PROTOCOL, common_features, with_apis
+from mesh.routing.features import common_features, with_apis
 from mesh.wire.apis import ApiKey, Versions
 from mesh.wire.features import NO_FEATURES, Features, Levels
+from mesh.wire.transaction_levels import SECOND_PROTOCOL
 
 
 def finalized(epoch: int, **levels: int) -> Features:

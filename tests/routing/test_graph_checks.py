@@ -1,4 +1,4 @@
-"""Each mistake with its key, its value and what is allowed; and random graphs."""
+"""Each mistake with its key, its value and the allowed values; and random graphs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mesh.records.spans import ClusterName
-from mesh.routing.graph import Decides, Route, Router, ToCluster, ToPool, ToRouter, compile_graph
+from mesh.routing.graph import Decides, GraphRouter, Route, ToCluster, ToPool, ToRouter, compile_graph
 from mesh.routing.graph_checks import KeyPath, mistakes_in
 from mesh.routing.names import RouteName, RouterName
 from tests.routing.graphs import router, to
@@ -19,13 +19,13 @@ ROOT: KeyPath = ("virtual_clusters", 0, "target", "router")
 CLUSTERS = frozenset({"eu", "us", "asia"})
 
 
-def found(*routers: Router, roots: Sequence[str] = ("a",)) -> list[tuple[str, object, str]]:
+def found(*routers: GraphRouter, roots: Sequence[str] = ("a",)) -> list[tuple[str, object, str]]:
     mistakes = mistakes_in(routers, [(ROOT, RouterName(each)) for each in roots], CLUSTERS)
     return [(".".join(map(str, each.path)), each.value, each.allowed) for each in mistakes]
 
 
-def two_routes(second: Route) -> Router:
-    return Router(RouterName("a"), (Route(RouteName("eu"), 0, ToCluster(ClusterName("eu"))), second))
+def two_routes(second: Route) -> GraphRouter:
+    return GraphRouter(RouterName("a"), (Route(RouteName("eu"), 0, ToCluster(ClusterName("eu"))), second))
 
 
 US = ToCluster(ClusterName("us"))
@@ -35,6 +35,7 @@ def test_nothing_is_wrong() -> None:
     clients = router("a", Decides.CONNECTIONS, True, all=to("b"), eu="eu", pool=ToPool())
     assert found(clients, router("b", eu="eu", us="us")) == []
     assert found(router("a", Decides.REQUESTS, all=to("b")), router("b", eu="eu", us="us")) == []
+    assert found(router("a", Decides.REQUESTS, all=to("b")), router("b", Decides.REQUESTS, eu="eu", us="us")) == []
 
 
 @pytest.mark.parametrize(
@@ -133,6 +134,13 @@ def test_nothing_is_wrong() -> None:
             " once for each connection, such as clients, can lead to any router",
         ),
         (
+            [router("a", Decides.REQUESTS, b=to("b")), router("b", Decides.CONNECTIONS, eu="eu")],
+            "routers.0.routes.0.target.router",
+            "b",
+            "a cluster, or a router that decides on names or for each request: router a decides for each request; only"
+            " one that chooses once for each connection, such as clients, can lead to any router",
+        ),
+        (
             [router("a", b=to("b")), router("b", Decides.REQUESTS, eu="eu")],
             "routers.0.routes.0.target.router",
             "b",
@@ -141,12 +149,12 @@ def test_nothing_is_wrong() -> None:
         ),
     ],
 )
-def test_a_mistake(routers: list[Router], path: str, value: object, allowed: str) -> None:
+def test_a_mistake(routers: list[GraphRouter], path: str, value: object, allowed: str) -> None:
     assert found(*routers) == [(path, value, allowed)]
 
 
 def test_a_root_may_be_behind_another() -> None:
-    """The same router is at the first level of one virtual cluster, at the second of the other."""
+    """The same router is at the first level of one virtual cluster, and at the second of the other."""
     inner = router("b", eu="eu", us="us")
     assert found(router("a", b=to("b")), inner, roots=["a", "b"]) == []
 
@@ -155,7 +163,7 @@ def test_clusters_that_are_not_all_known() -> None:
     assert list(mistakes_in([router("a", x="x")], [(ROOT, RouterName("a"))], None)) == []
 
 
-def test_who_leads_back_is_told_once_for_each_way() -> None:
+def test_a_router_that_leads_back_is_told_once_for_each_way() -> None:
     a, b, c = router("a", b=to("b"), c=to("c")), router("b", a=to("a")), router("c", a=to("a"))
     assert [(path, allowed[-11:]) for path, _, allowed in found(a, b, c)] == [
         ("routers.0.routes.0.target.router", "a -> b -> a"),
@@ -164,8 +172,9 @@ def test_who_leads_back_is_told_once_for_each_way() -> None:
 
 
 @st.composite
-def graphs(draw: st.DrawFn) -> list[Router]:
-    """All reachable from the first, each with clusters of its own; any cycle may be there, and any depth."""
+def graphs(draw: st.DrawFn) -> list[GraphRouter]:
+    """Graphs whose routers are all reachable from the first, each with its own clusters; with any cycles and of any
+    depth."""
     count = draw(st.integers(1, 6))
     edges = draw(st.sets(st.tuples(st.integers(0, count - 1), st.integers(0, count - 1)), max_size=8))
     edges |= {(draw(st.integers(0, index - 1)), index) for index in range(1, count)}
@@ -177,8 +186,8 @@ def graphs(draw: st.DrawFn) -> list[Router]:
     ]
 
 
-def heights(routers: list[Router]) -> dict[str, int] | None:
-    """How many routers are behind each other from each on, itself included; None if that never ends."""
+def heights(routers: list[GraphRouter]) -> dict[str, int] | None:
+    """The length of the longest chain of routers from each on, including itself; None for an endless one."""
     known: dict[str, int] = {}
     for _ in routers:
         for each in routers:
@@ -189,7 +198,7 @@ def heights(routers: list[Router]) -> dict[str, int] | None:
 
 
 @given(graphs())
-def test_a_graph_is_accepted_if_it_ends_after_two_routers(routers: list[Router]) -> None:
+def test_a_graph_is_accepted_if_it_ends_after_two_routers(routers: list[GraphRouter]) -> None:
     expected, mistakes = heights(routers), found(*routers, roots=["0"])
     leads_back = [allowed for _, _, allowed in mistakes if "does not lead back" in allowed]
     assert bool(leads_back) is (expected is None)

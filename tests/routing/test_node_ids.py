@@ -1,4 +1,4 @@
-"""Node ids: nobody's moves, none is that of another node."""
+"""Node ids: none ever changes, and no two nodes have the same."""
 
 from __future__ import annotations
 

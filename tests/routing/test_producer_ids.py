@@ -35,7 +35,7 @@ def test_an_id_without_room(producer_id: int) -> None:
 
 
 def test_the_tag_of_a_cluster_is_the_same_everywhere() -> None:
-    """As in every version: what producers have written with it stands in logs."""
+    """The same in every version: logs contain ids that producers have written with it."""
     assert tag_of("MkU3OEVBNTcwNTJENDM2Qg") == 5756
     assert len({tag_of(str(number)) for number in range(1000)}) > 900
 

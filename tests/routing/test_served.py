@@ -1,4 +1,4 @@
-"""What is served where several have a say."""
+"""The APIs that are served if several clusters and routers restrict them."""
 
 from __future__ import annotations
 

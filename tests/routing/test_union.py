@@ -1,4 +1,4 @@
-"""Routers that go by names, behind each other: what they make of a topic, and back."""
+"""Routers that decide by names, behind each other: the names that they give a topic, and back."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.routing.routers.test_topics import EVERY_NAME, RULES, topics
 
 
 class Prefixes(EntityRouter):
-    """The names of a route begin with its name and a dot, which goes; the first of its routes keeps all others."""
+    """The names of a route begin with its name and a dot, which is removed; the first route gets all other names."""
 
     def __init__(self, *routes: str, hides: str = "hidden") -> None:
         self._routes = tuple(map(RouteName, routes))
@@ -78,31 +78,31 @@ def test_leaves_of_both_levels() -> None:
 def test_the_owner_of_a_topic(topic: str, owner: Owner | None) -> None:
     assert UNION.owner(topic) == owner
     if owner is not None:
-        assert UNION.shown(owner.leaf, owner.topic) == topic
+        assert UNION.client_name(owner.leaf, owner.topic) == topic
 
 
 def test_a_topic_that_another_would_be_called_like_is_hidden() -> None:
-    """eu has a topic with the very name that one of us is shown by."""
-    assert UNION.shown(US, "orders") == "more.orders"
-    assert UNION.shown(EU, "more.orders") is None
-    assert UNION.all_shown(EU, ["more.orders", "orders", "hidden", "x"]) == {"orders": "orders", "x": "x"}
+    """eu has a topic with the same name under which clients see one of us."""
+    assert UNION.client_name(US, "orders") == "more.orders"
+    assert UNION.client_name(EU, "more.orders") is None
+    assert UNION.client_names(EU, ["more.orders", "orders", "hidden", "x"]) == {"orders": "orders", "x": "x"}
 
 
 @given(NAMES)
 def test_the_owner_shows_the_topic_by_that_name(topic: str) -> None:
     owner = UNION.owner(topic)
     if owner is not None:
-        assert UNION.shown(owner.leaf, owner.topic) == (topic if owner.topic != "hidden" else None)
+        assert UNION.client_name(owner.leaf, owner.topic) == (topic if owner.topic != "hidden" else None)
 
 
 @given(st.lists(st.tuples(st.sampled_from([EU, US, ASIA]), NAMES), max_size=12, unique=True))
 def test_no_two_topics_are_shown_by_one_name(there: list[tuple[LeafNumber, str]]) -> None:
-    together = [name for leaf, topic in there if (name := UNION.shown(leaf, topic)) is not None]
+    together = [name for leaf, topic in there if (name := UNION.client_name(leaf, topic)) is not None]
     assert len(together) == len(set(together))
     for leaf in (EU, US, ASIA):
         names = [topic for each, topic in there if each == leaf]
-        assert UNION.all_shown(leaf, names) == {
-            name: shown for name in names if (shown := UNION.shown(leaf, name)) is not None
+        assert UNION.client_names(leaf, names) == {
+            name: shown for name in names if (shown := UNION.client_name(leaf, name)) is not None
         }
 
 
@@ -110,14 +110,14 @@ def test_no_two_topics_are_shown_by_one_name(there: list[tuple[LeafNumber, str]]
 def test_through_two_routers_each_topic_has_one_name(
     outer: list[Mapping[str, object]], inner: list[Mapping[str, object]]
 ) -> None:
-    """outer: of eu and us, whose us leads to the inner one with its own eu and us."""
+    """outer: a router over eu and us; its us leads to the inner one, with its own eu and us."""
     routers = [router("outer", eu="a", us=to("inner")), router("inner", eu="b", us="c")]
     rules = {RouterName("outer"): topics(*outer), RouterName("inner"): topics(*inner)}
     union = Union(compile_graph(routers, RouterName("outer")), rules)
     shown = {
         (leaf.number, topic): name
         for leaf in union.leaves
-        for topic, name in union.all_shown(leaf.number, EVERY_NAME).items()
+        for topic, name in union.client_names(leaf.number, EVERY_NAME).items()
     }
     assert len(set(shown.values())) == len(shown)
     for place, name in shown.items():
@@ -125,7 +125,7 @@ def test_through_two_routers_each_topic_has_one_name(
         assert union.renames(place[0]) or name == place[1]
     for name in EVERY_NAME:
         if (owner := union.owner(name)) is not None:
-            assert union.shown(*owner) == name
+            assert union.client_name(*owner) == name
 
 
 @pytest.mark.parametrize(("id", "home"), [("billing", EU), ("eu.x", EU), ("more.x", US), ("asia.x", EU)])
@@ -139,7 +139,7 @@ def test_a_union_behind_a_route_has_the_leaves_of_the_graph() -> None:
     union = Union(graph, ROUTERS, path("more"))
     assert [each.cluster for each in union.leaves] == ["us", "asia"]
     assert union.owner("asia.orders") == Owner(LeafNumber(1 << 5), "orders")
-    assert union.shown(LeafNumber(1 << 5), "orders") == "asia.orders"
+    assert union.client_name(LeafNumber(1 << 5), "orders") == "asia.orders"
     for other in (path("eu"), path("shared"), ()):
         with pytest.raises(ValueError, match="router that goes by names"):
             Union(graph, ROUTERS, other)

@@ -1,10 +1,10 @@
-"""Which properties our own connections honour."""
+"""The properties that our own connections support."""
 
 from __future__ import annotations
 
 import pytest
 
-from mesh.security.client_properties import reason_against
+from mesh.security.client_properties import unsupported_reason
 
 
 @pytest.mark.parametrize(
@@ -18,7 +18,7 @@ from mesh.security.client_properties import reason_against
     ],
 )
 def test_what_is_honoured(properties: dict[str, str]) -> None:
-    assert reason_against(properties) is None
+    assert unsupported_reason(properties) is None
 
 
 @pytest.mark.parametrize(
@@ -34,6 +34,6 @@ def test_what_is_honoured(properties: dict[str, str]) -> None:
     ],
 )
 def test_what_is_not(properties: dict[str, str], named: str) -> None:
-    reason = reason_against(properties)
+    reason = unsupported_reason(properties)
     assert reason is not None
     assert named in reason

@@ -54,7 +54,7 @@ def test_strangers_are_told_what_users_are(hash: ScramHash, users: list[StoredUs
 
 
 def test_a_name_that_nobody_has_costs_what_a_user_costs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What takes the time is the hash and how often it is applied."""
+    """The time goes into the hash and its iterations."""
     costs: set[tuple[ScramHash, int]] = set()
     matches = ScramCredential.matches
 
@@ -75,8 +75,8 @@ def test_a_name_that_nobody_has_costs_what_a_user_costs(monkeypatch: pytest.Monk
     assert costs == of_users
 
 
-def test_salts_stay_the_same_for_those_who_share_a_secret_whoever_joins() -> None:
-    """So neither a restart, nor another process, nor a change of the users tells who is one."""
+def test_salts_stay_the_same_with_a_shared_secret_when_users_are_added() -> None:
+    """So neither a restart, nor another process, nor a change of the users reveals which names exist."""
     before, after = Credentials([ALICE], b"secret"), Credentials([ALICE, BOB], b"secret")
     for name in ("alice", "stranger"):
         assert before.look_up(ScramHash.SHA_256, name)[0].salt == after.look_up(ScramHash.SHA_256, name)[0].salt

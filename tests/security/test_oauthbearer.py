@@ -101,7 +101,7 @@ def test_a_bad_token(text: str, expected: str) -> None:
 
 
 def test_an_algorithm_is_taken_from_no_token() -> None:
-    """The two classics: no signature at all, and a public key that is taken for a shared secret."""
+    """The two classic attacks: no signature at all, and a public key used as a shared secret."""
     unsigned = jwt.encode({"sub": "alice", "exp": NOW + 60}, "", "none", {"kid": "rsa"})
     assert reason(check(unsigned)) == "invalid_token"
     pem = RSA.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)

@@ -104,7 +104,7 @@ def test_hosts() -> None:
     ],
 )
 def test_an_address_is_the_same_however_it_is_written(written: str, seen: str) -> None:
-    """A denial that is passed by, because a listener on :: sees IPv4 clients as IPv6 ones, is a hole."""
+    """Else a denial could be bypassed where a listener on :: sees IPv4 clients as IPv6 ones."""
     denied = [rule("*"), rule("*", permission=Permission.DENY, hosts=frozenset({written}))]
     for one, other in ((written, seen), (seen, written)):
         rules = Rules(tuple([rule("*"), replace(denied[1], hosts=frozenset({one}))]))
@@ -144,7 +144,7 @@ def test_decisions_are_remembered_and_the_memory_is_bounded() -> None:
 
 
 def _model(rules: list[Rule], principal: Principal, host: str, operation: Operation, name: str) -> bool:
-    """The same by KIP-801's words, one rule at a time."""
+    """The same in KIP-801's words, one rule at a time."""
     found = False
     for each in rules:
         if not ({principal, EVERYBODY} & each.principals and {host, "*"} & each.hosts and each.resource_type is TOPIC):

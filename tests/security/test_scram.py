@@ -47,7 +47,7 @@ class ScramClient:
         return f"n,,{self.bare}".encode()
 
     def final(self, challenge: bytes, before: str = "") -> bytes:
-        """before: what it puts before the nonce."""
+        """before: text in front of the nonce."""
         nonce, salt, iterations = (part[2:] for part in challenge.decode().split(","))
         assert nonce.startswith(self.nonce)
         salted = hashlib.pbkdf2_hmac(self.hash.value, self.password.encode(), base64.b64decode(salt), int(iterations))

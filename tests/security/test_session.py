@@ -6,13 +6,13 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from mesh.security.principals import ANONYMOUS, Principal, user
 from mesh.security.sasl import Challenge, Failure, Mechanism, Slow, Step, Success
-from mesh.security.session import Handshake, Lasting, Session
+from mesh.security.session import Authenticated, Handshake, Session
 
 PLAIN, SCRAM = Mechanism.PLAIN, Mechanism.SCRAM_SHA_256
 
 
 class Told:
-    """An exchange whose messages say what they lead to: ?, slow NAME, NAME, NAME until SECOND; all else fails."""
+    """An exchange whose messages say their results: ?, slow NAME, NAME, NAME until SECOND; all others fail."""
 
     def step(self, message: bytes) -> Step:
         words = message.decode().split()
@@ -35,7 +35,7 @@ def session(longest: float | None = None) -> Session:
 def established(longest: float | None = None, message: bytes = b"alice") -> Session:
     found = session(longest)
     assert found.handshake("PLAIN") is Handshake.ACCEPTED
-    assert isinstance(found.authenticate(message, 0.0, 1_000.0), Lasting)
+    assert isinstance(found.authenticate(message, 0.0, 1_000.0), Authenticated)
     return found
 
 
@@ -53,7 +53,7 @@ def test_nothing_is_admitted_before_it_is_known_who_asks() -> None:
     found.handshake("PLAIN")
     assert found.authenticate(b"?", 0.0, 0.0) == Challenge(b"!")
     assert found.refusal(0.0) == "unauthenticated"
-    assert found.authenticate(b"alice", 0.0, 0.0) == Lasting(user("alice"), b"", None, False)
+    assert found.authenticate(b"alice", 0.0, 0.0) == Authenticated(user("alice"), b"", None, False)
     assert (found.refusal(1e9), found.principal, found.mechanism) == (None, user("alice"), PLAIN)
 
 
@@ -63,7 +63,7 @@ def test_a_slow_step_is_settled_later() -> None:
     step = found.authenticate(b"slow alice", 0.0, 0.0)
     assert isinstance(step, Slow)
     assert found.principal is None
-    assert isinstance(found.settle(step.check(), 0.0, 0.0), Lasting)
+    assert isinstance(found.settle(step.check(), 0.0, 0.0), Authenticated)
     assert found.principal == user("alice")
 
 
@@ -78,7 +78,7 @@ def test_it_ends_and_can_be_renewed(longest: float | None, message: bytes, ends:
     assert found.handshake("PLAIN") is Handshake.ACCEPTED, "late, but it may"
     assert found.principal == user("alice")
     assert found.refusal(0.0) == "unauthenticated", "nothing else in between"
-    assert found.authenticate(b"alice", 100.0, 1_100.0) == Lasting(user("alice"), b"", longest, True)
+    assert found.authenticate(b"alice", 100.0, 1_100.0) == Authenticated(user("alice"), b"", longest, True)
     assert found.refusal(100.0) is None
 
 
@@ -96,7 +96,7 @@ def test_nobody_becomes_somebody_else() -> None:
 
 
 class Sessions(RuleBasedStateMachine):
-    """Whatever comes in whatever order: nothing is admitted but after a success, and for no longer than it lasts."""
+    """After any messages in any order, a client is admitted only after a success, and no longer than that lasts."""
 
     @initialize(longest=st.none() | st.floats(1, 20))
     def begin(self, longest: float | None) -> None:
@@ -120,7 +120,7 @@ class Sessions(RuleBasedStateMachine):
     def authenticate(self, message: bytes) -> None:
         step = self.session.authenticate(message, self.now, 1_000 + self.now)
         assert (step == "illegal state") is (not self.exchanging)
-        if isinstance(step, Lasting):
+        if isinstance(step, Authenticated):
             assert self.known in (None, step.principal)
             self.exchanging, self.known = False, step.principal
             self.ends_at = None if step.seconds is None else self.now + step.seconds

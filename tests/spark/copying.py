@@ -1,6 +1,6 @@
-"""Spark's own Kafka source, to files and to Spark's own Kafka sink, in a process of its own.
+"""Spark's own Kafka source, to files and to Spark's own Kafka sink, in a separate process.
 
-`python -m tests.spark.copying ADDRESS READ WRITTEN FOLDER COUNT` ends when both have had so many records, and writes
+`python -m tests.spark.copying ADDRESS READ WRITTEN FOLDER COUNT` ends when both have so many records, and writes
 FOLDER/told.json: `restarts`, how often a query failed and was started again, and `values`, those in the files.
 """
 
@@ -16,7 +16,7 @@ from typing import Any
 from benchmarks.spark import session
 
 _A_BATCH = 500
-"""Records at most: there are to be many."""
+"""The most records of a batch; small, so that there are many batches."""
 
 
 class Copying:
@@ -29,7 +29,7 @@ class Copying:
         self.restarts = 0
 
     def rows(self) -> int:
-        """How many it has had since it was started first."""
+        """How many records it has had since its first start."""
         if self._query.exception() is not None:
             self._rows, self._query = self._rows + self._had(), self._start()
             self.restarts += 1

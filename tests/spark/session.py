@@ -1,4 +1,4 @@
-"""A local Spark session as the tests use it: `SparkSession` and a landing query, also as a process of its own."""
+"""A local Spark session for the tests: `SparkSession` and a landing query, also as a separate process."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ def landed_so_far(query: Any) -> int:
 
 
 def finish(start: Callable[[], Any], seconds: float = 240) -> Any:
-    """The query that `start` returns, once it has ended by itself; it goes on where it was if Spark did not wait long
-    enough for a Python process."""
+    """Waits for the query of `start` to end by itself; starts it again if Spark did not wait long enough for a Python
+    process."""
     for attempt in range(ATTEMPTS):
         query = start()
         try:

@@ -1,4 +1,4 @@
-"""What the driver asks of the mesh, against a server that says what a test wants it to say."""
+"""The driver's requests to the mesh, against a server that answers as a test wants."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ def backlog_of(*ranges: Range) -> dict[str, Any]:
 
 
 class FakeMesh:
-    """answers: what is said next, status and body; the last one again and again. asked: path, body, and token."""
+    """A fake mesh. answers: the next answers, status and body; it repeats the last one. asked: path, body, and
+    token."""
 
     def __init__(self) -> None:
         self.answers: list[tuple[int, Any]] = []
@@ -159,7 +160,7 @@ def test_a_lease_that_the_mesh_forgot_is_claimed_when_it_is_renewed(mesh: FakeMe
 
 
 def test_what_the_mesh_does_not_hold_any_more_is_claimed_when_the_rest_is_renewed(mesh: FakeMesh) -> None:
-    """Once: what is absent then is asked for with the next renewal, which the rest waits for."""
+    """Once: the next renewal asks for the absent ranges, and the others wait for it."""
     mesh.answers = [(200, granted(Range("eu", "orders", 0, 5, 6))), (200, SETTLED | {"absent": [REST.to_json()]})]
     client_of(mesh).renew(HELD)
     assert mesh.paths == ["/leases/a/renew", "/leases/a/claim"]
@@ -185,7 +186,7 @@ def test_what_has_moved_to_another_process_is_acknowledged_there(mesh: FakeMesh,
 
 
 def test_a_process_that_does_not_have_it_either_is_not_asked_to(mesh: FakeMesh, other: FakeMesh) -> None:
-    """It would join the group for that, and partitions would move."""
+    """For that it would join the group, and partitions would move."""
     mesh.answers = [(200, SETTLED | {"absent": [REST.to_json()]}), (200, SETTLED)]
     other.answers = [(200, {"active": False, "partitions": []})]
     client_of(mesh, other).claim(HELD)

@@ -1,4 +1,4 @@
-"""Arrow columns of record batches: the same as reading record by record, and nothing but CorruptBatch for damage."""
+"""Arrow columns of record batches: the same as reading record by record; damage raises only CorruptBatch."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mesh.records.batch import Batch, CorruptBatch, seal
-from mesh.records.decode import Record, decode_records
+from mesh.records.batch import CorruptBatch, RecordBatch, seal
+from mesh.records.decode import DecodedRecord, decode_records
 from mesh.records.encode import PlainRecord, encode_batch
 
 pytest.importorskip("pyarrow", reason="it comes with the extra: pip install 'kafka-mesh[spark]'")
@@ -21,9 +21,9 @@ HEADER = 61
 
 
 @st.composite
-def logs(draw: st.DrawFn) -> list[Batch]:
+def logs(draw: st.DrawFn) -> list[RecordBatch]:
     """Batches one behind the other, with gaps in them and between them."""
-    batches: list[Batch] = []
+    batches: list[RecordBatch] = []
     offset = draw(st.integers(0, 1 << 40))
     for _ in range(draw(st.integers(1, 4))):
         records: list[PlainRecord] = []
@@ -36,10 +36,10 @@ def logs(draw: st.DrawFn) -> list[Batch]:
     return batches
 
 
-def decoded(batches: Sequence[Batch], first: int, last: int, with_headers: bool = True) -> list[Record]:
+def decoded(batches: Sequence[RecordBatch], first: int, last: int, with_headers: bool = True) -> list[DecodedRecord]:
     from pyspark_kafka_mesh.columns import decode
 
-    found: list[Record] = []
+    found: list[DecodedRecord] = []
     for count, columns in decode(batches, first, last, with_headers):
         assert {len(column) for column in columns.values()} == {count}
         times = columns["timestamp"].cast("int64").to_pylist()
@@ -49,18 +49,18 @@ def decoded(batches: Sequence[Batch], first: int, last: int, with_headers: bool 
         for offset, time, kind, key, value, its in zip(offsets, times, appended, keys, values, named, strict=True):
             pairs = tuple((each["key"], each["value"]) for each in its)
             assert time % 1_000 == 0
-            found.append(Record(offset, time // 1_000, bool(kind), key, value, pairs))
+            found.append(DecodedRecord(offset, time // 1_000, bool(kind), key, value, pairs))
     return found
 
 
 @given(logs())
-def test_the_same_as_record_by_record(batches: list[Batch]) -> None:
+def test_the_same_as_record_by_record(batches: list[RecordBatch]) -> None:
     expected = [record for batch in batches for record in decode_records(batch)]
     assert decoded(batches, 0, 1 << 62) == expected
 
 
 @given(logs(), st.data())
-def test_exactly_the_range(batches: list[Batch], data: st.DataObject) -> None:
+def test_exactly_the_range(batches: list[RecordBatch], data: st.DataObject) -> None:
     expected = [record for batch in batches for record in decode_records(batch)]
     near = st.integers(expected[0].offset - 2, expected[-1].offset + 2)
     first, last = sorted([data.draw(near), data.draw(near)])
@@ -69,7 +69,7 @@ def test_exactly_the_range(batches: list[Batch], data: st.DataObject) -> None:
 
 def test_without_headers() -> None:
     (record,) = decoded([encode_batch(5, [(5, 1, b"k", None, [("a", b"b")])])], 0, 9, with_headers=False)
-    assert record == Record(5, 1, False, b"k", None, ())
+    assert record == DecodedRecord(5, 1, False, b"k", None, ())
 
 
 def test_a_compressed_batch() -> None:
@@ -78,7 +78,7 @@ def test_a_compressed_batch() -> None:
     packed[22] |= 4
     packed[8:12] = (len(packed) - 12).to_bytes(4)
     seal(packed)
-    batch = Batch(packed, 0, 0, 999, 1_000)
+    batch = RecordBatch(packed, 0, 0, 999, 1_000)
     assert decoded([batch], 0, 999) == decode_records(plain)
 
 
@@ -99,7 +99,7 @@ def test_a_time_that_is_none_of_this_world() -> None:
 
 
 @given(logs(), st.data())
-def test_damage_is_said(batches: list[Batch], data: st.DataObject) -> None:
+def test_damage_is_said(batches: list[RecordBatch], data: st.DataObject) -> None:
     batch = data.draw(st.sampled_from(batches))
     place = data.draw(st.integers(HEADER, len(batch.data) - 1))
     batch.data[place] ^= data.draw(st.integers(1, 255))
@@ -108,7 +108,7 @@ def test_damage_is_said(batches: list[Batch], data: st.DataObject) -> None:
 
 
 @given(logs(), st.data())
-def test_nonsense_with_a_right_checksum_is_said_or_read(batches: list[Batch], data: st.DataObject) -> None:
+def test_nonsense_with_a_right_checksum_is_said_or_read(batches: list[RecordBatch], data: st.DataObject) -> None:
     batch = data.draw(st.sampled_from(batches))
     assert isinstance(batch.data, bytearray)
     for _ in range(data.draw(st.integers(1, 3))):
@@ -124,4 +124,4 @@ def test_nonsense_with_a_right_checksum_is_said_or_read(batches: list[Batch], da
 def test_a_batch_that_says_it_has_more_records(monkeypatch: pytest.MonkeyPatch) -> None:
     batch = encode_batch(0, [(0, 0, None, b"v", [])])
     with pytest.raises(CorruptBatch, match="2 records are said to be in"):
-        decoded([Batch(batch.data, 0, 0, 1, 2)], 0, 9)
+        decoded([RecordBatch(batch.data, 0, 0, 1, 2)], 0, 9)

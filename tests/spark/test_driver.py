@@ -1,4 +1,4 @@
-"""The orders in which Spark calls a source, measured with Spark 4.2 and 4.3, and what the mesh is asked then."""
+"""The orders in which Spark calls a source, measured with Spark 4.2 and 4.3, and the requests to the mesh."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pyspark_kafka_mesh.renewing import Renewing
 
 
 class FakeClient(Client):
-    """A mesh that has `batches` batches. asked: what it was asked, by the names of leases."""
+    """A mesh that has `batches` batches. asked: the requests that it got, by the names of leases."""
 
     def __init__(self, batches: int = 9) -> None:
         super().__init__(Options(("http://mesh",), "vc", ("orders",), "shop"))
@@ -90,7 +90,7 @@ def test_a_first_run() -> None:
 
 
 def test_killed_while_it_read() -> None:
-    """The batch is planned again from the checkpoint: first of all, without any question for offsets."""
+    """Spark plans the batch again from the checkpoint first, without asking for offsets."""
     client = FakeClient()
     logged = Offset("of the checkpoint", "4", (Range("eu", "orders", 0, 4, 4),))
     one, renewing = driver(client)
@@ -101,7 +101,7 @@ def test_killed_while_it_read() -> None:
 
 
 def test_stopped_in_its_very_first_batch() -> None:
-    """Spark asks for an initial offset again, which is another holder's; the batch's own counts."""
+    """Spark asks for an initial offset again, which belongs to another holder; the batch's own counts."""
     client = FakeClient()
     logged = Offset("of the checkpoint", "1", (Range("eu", "orders", 0, 1, 1),))
     one, _ = driver(client)
@@ -111,7 +111,7 @@ def test_stopped_in_its_very_first_batch() -> None:
 
 
 def test_killed_between_the_sinks_commit_and_sparks() -> None:
-    """The file sink knows the batch: it is not read again, and Spark asks for the next one at once."""
+    """The file sink knows the batch: Spark does not read it again, and asks for the next one at once."""
     client = FakeClient()
     one, _ = driver(client)
     one.after(Offset("of the checkpoint", "4"), None)
@@ -128,7 +128,7 @@ def test_what_was_lost_is_said_when_it_is_acknowledged() -> None:
 
 
 def test_what_was_lost_while_it_was_read_is_said_before_it_is_acknowledged() -> None:
-    """Those who were given it may be through with it: then an acknowledgement would find it settled."""
+    """The members that got these records may have processed them: then an acknowledgement would find them settled."""
     client = FakeClient()
     renewing = Renewing(client)
     one = Driver(client, renewing)

@@ -1,4 +1,4 @@
-"""A transaction that is open, on a real broker: a task reads by the isolation level of the pool that leased it."""
+"""An open transaction, on a real broker: a task reads by the isolation level of the pool that leased its range."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ READERS: Mapping[str, Mapping[str, str]] = {"undecoded": {}, "by librdkafka": BY
 
 
 class Transaction:
-    """A topic with so many records, and so many behind them of a transaction that is open."""
+    """A topic with so many records, and behind them so many of an open transaction."""
 
     def __init__(self, kafka: KafkaCluster) -> None:
         self.topic = new_name("open")
@@ -77,7 +77,7 @@ def test_what_is_leased_is_read_by_the_isolation_of_the_pool(
 def test_a_task_that_reads_what_is_committed_waits_for_a_transaction_that_is_open(
     kafka: KafkaCluster, transaction: Transaction, reader: str
 ) -> None:
-    """As the checkpoint says of a batch that was planned before offsets had an isolation."""
+    """As the checkpoint requires for a batch that was planned before offsets had an isolation level."""
     piece = Range("eu", transaction.topic, 0, 0, BEFORE + OPEN - 1)
     with ThreadPoolExecutor(1) as pool:
         read = pool.submit(values, kafka, piece, COMMITTED, READERS[reader])

@@ -1,5 +1,5 @@
-"""The landing job, its mesh, or both are killed with -9 while ordinary members share the pool: every record is landed
-or a member's, no record is landed twice, and nothing is acknowledged that is in neither."""
+"""The landing job, its mesh, or both are killed with -9 while ordinary members share the pool: each record is landed or
+a member got it, no record is landed twice, and no other record is acknowledged."""
 
 from __future__ import annotations
 
@@ -57,16 +57,16 @@ class Job:
         return self.process
 
     def logged(self, kind: str) -> int:
-        """How many batches stand in a log of the checkpoint: `offsets` (planned) or `commits` (done)."""
+        """The number of batches in a log of the checkpoint: `offsets` (planned) or `commits` (done)."""
         return sum(each.name.isdigit() for each in (self._checkpoint / kind).glob("*"))
 
     def is_mid_read(self) -> bool:
-        """A batch is planned and not in the table's own log yet."""
+        """True if a batch is planned, but not in the table's own log yet."""
         in_table = sum(each.name.split(".")[0].isdigit() for each in (self.table / "_spark_metadata").glob("*"))
         return self.logged("offsets") > in_table
 
     def finish(self) -> None:
-        """Land what is left."""
+        """Lands the remaining records."""
         code = self.start("--available-now").wait(240)
         assert code == 0, self.process.log_tail()
 
@@ -87,8 +87,8 @@ def assert_all_is_somewhere(bench: Bench, job: Job, spark: Any) -> None:
 
 
 def until_it_lands(bench: Bench, job: Job) -> None:
-    """Returns when another batch is done. A few records come meanwhile: members take everything while nobody asks for
-    leases, so what is fed before Spark is there is not for it."""
+    """Returns when another batch is done. A few records come meanwhile: without requests for leases members take all
+    records, so Spark gets none of those that came before it started."""
     done = job.logged("commits")
 
     def lands() -> bool:
@@ -121,6 +121,7 @@ def test_the_driver_is_killed_in_its_first_batch_and_while_it_reads(bench: Bench
     bench.until_all_committed()
 
 
+@pytest.mark.deep
 def test_mesh_and_driver_are_killed_at_random(bench: Bench, spark: Any, tmp_path: Path) -> None:
     mesh = bench.start_mesh()
     chance = random.Random(7)

@@ -53,7 +53,7 @@ def test_what_is_missing_is_named(name: str) -> None:
         ({"maxOffsetsPerTrigger": "0"}, "'maxOffsetsPerTrigger' is '0'; allowed is a number from 1 to 100000000"),
         ({"minPartitions": "many"}, "'minPartitions' is 'many'"),
         ({"failOnDataLoss": "maybe"}, "'failOnDataLoss' is 'maybe'; allowed is true or false"),
-        ({"startingOffsets": "earliest"}, "said in the configuration of the mesh"),
+        ({"startingOffsets": "earliest"}, "the configuration of the mesh says"),
         ({"kafka.bootstrap.servers": "x:1"}, "the mesh names the upstream clusters"),
         ({"maxofsetspertrigger": "5"}, "'maxofsetspertrigger' is not known here: mesh.admin.url, "),
     ],

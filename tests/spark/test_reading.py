@@ -1,4 +1,5 @@
-"""What a task reads, both ways, from librdkafka's mock cluster: it keeps the last 5 MB of a partition."""
+"""The records that a task reads, both ways, from librdkafka's mock cluster, which keeps the last 5 MB of a
+partition."""
 
 from __future__ import annotations
 
@@ -12,12 +13,13 @@ from pyspark_kafka_mesh.offsets import Range
 pytestmark = pytest.mark.long
 COUNT = 40_000
 BY_LIBRDKAFKA = {"queued.min.messages": "100000"}
-"""A property that the mesh's own connections do not know."""
+"""A property that the mesh's own connections do not support."""
 
 
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
-    """Of a cluster whose topic `long` has lost its beginning; `short` has 100 records with keys and headers."""
+    """The address of a cluster whose topic `long` has lost its beginning; `short` has 100 records with keys and
+    headers."""
     pytest.importorskip("pyarrow", reason="it comes with the extra: pip install 'kafka-mesh[spark]'")
     producer = Producer({"test.mock.num.brokers": 1, "log_level": 0})
     (broker,) = producer.list_topics("long", timeout=10).brokers.values()

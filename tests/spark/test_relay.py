@@ -21,7 +21,7 @@ PARTITIONS, COUNT = 3, 12_000
 
 
 def test_each_record_once(kafka: KafkaCluster, tmp_path: Path) -> None:
-    """To files, which Spark promises, and to Kafka, which it does unless a task is repeated."""
+    """To files, as Spark promises, and to Kafka, as long as no task is repeated."""
     read, written = "spark-reads", "spark-writes"
     for topic in (read, written):
         kafka.create_topic(topic, PARTITIONS)

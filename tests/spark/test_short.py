@@ -1,5 +1,5 @@
-"""The landing job on a real Spark session, a real mesh and two real clusters, in its short form: what is longer, and
-what kills it, is in the other files here."""
+"""The landing job on a real Spark session, a real mesh and two real clusters, in its short form: the other files here
+have the longer tests and the kills."""
 
 from __future__ import annotations
 
@@ -45,7 +45,8 @@ def test_each_record_lands_once_and_each_batch_is_told_once(bench: Bench, spark:
 
 
 def assert_tells(told: list[Any], landed: list[Any]) -> None:
-    """Each row of the table of batches has the count of what landed between its offsets; together they cover all."""
+    """Each row of the table of batches has the number of records that landed between its offsets; together they cover
+    all."""
     covered: Counter[tuple[str, str, int, int]] = Counter()
     for row in told:
         between = [each for each in landed if partition_of(each) == partition_of(row)]

@@ -41,7 +41,7 @@ def stored_places(stored: Mapping[str, Stored]) -> set[Place]:
 
 
 def run_once(writer: Any) -> Any:
-    """Until everything that is there was read."""
+    """Runs until all existing records are read."""
     return finish(lambda: writer.trigger(availableNow=True).start())
 
 
@@ -83,7 +83,7 @@ def test_a_stream_and_members_share_the_records(bench: Bench, spark: Any, tmp_pa
         land(spark, options_of(bench, maxOffsetsPerTrigger="500"), tmp_path).trigger(processingTime="0 seconds").start()
     )
     try:
-        # Slowly, and until it has landed some: a member that is alone takes all that comes before Spark.
+        # Slowly, and until some has landed: a member that is alone takes everything that comes before Spark starts.
         with bench.feeding_throughout(rate=400):
             eventually("the stream got a share", lambda: landed_so_far(query) > 500, timeout=200, interval=0.5)
         bench.until_all_committed()

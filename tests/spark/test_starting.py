@@ -1,4 +1,4 @@
-"""Spark starts several Python processes for each query, and gives each ten seconds: what they import counts."""
+"""Spark starts several Python processes for each query, and gives each ten seconds: their imports must be fast."""
 
 from __future__ import annotations
 

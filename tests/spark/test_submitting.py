@@ -21,7 +21,7 @@ from tests.integration.test_leases import GROUP, JOURNAL, RECORDS, TOPIC, Bed
 from tests.spark.session import SETTINGS
 
 pytest.importorskip("pyspark", reason="Spark is an extra: pip install 'kafka-mesh[spark]'")
-pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.long, pytest.mark.deep, pytest.mark.timeout(900)]
 PIPELINES = Path(mesh.pipelines.__file__).parent
 JOBS = {"landing": PIPELINES / "landing.py", "audit": PIPELINES / "audit" / "audit.py"}
 
@@ -84,7 +84,7 @@ def test_what_was_submitted_lands_sigterm_ends_it_and_an_audit_that_was_submitte
     assert landing.wait(300) == 0, landing.log_tail()
     assert jobs.table.count() == 2 * RECORDS
 
-    again = jobs.run("landing", jobs.landing)  # it acknowledges what the one before has landed
+    again = jobs.run("landing", jobs.landing)  # it acknowledges what the last run has landed
     eventually("everything is acknowledged", lambda: bed.lag(GROUP) == 0, timeout=300, interval=0.5)
     bed.feed(RECORDS)
     eventually("it goes on", lambda: jobs.table.count() == 4 * RECORDS, timeout=300, interval=0.5)

@@ -1,5 +1,5 @@
-"""What goes wrong around a query that lives on: tasks that fail, batches done twice, leases that expire, a mesh that is
-away, topics that grow, and everybody at once in one group."""
+"""Troubles of a running query: tasks that fail, batches done twice, leases that expire, a mesh that is away, topics
+that grow, and all of these in one group."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def table(spark: Any, folder: Path) -> Counter[Place]:
 
 @contextmanager
 def running(writer: Any) -> Iterator[Any]:
-    """A query without pauses; what it failed of is raised at the end."""
+    """A query without pauses; raises its failure at the end."""
     query = writer.trigger(processingTime="0 seconds").start()
     try:
         yield query
@@ -38,7 +38,7 @@ def running(writer: Any) -> Iterator[Any]:
 
 
 def until_landed(bench: Bench, spark: Any, folder: Path) -> None:
-    """Returns when every record that is stored is in the table, or was delivered to a member."""
+    """Returns when the table, or a member, has every stored record."""
 
     def is_there() -> bool:
         stored = bench.stored()
@@ -124,6 +124,7 @@ def test_a_lease_that_expired_and_went_to_others_is_said(bench: Bench, spark: An
     bench.until_all_committed()
 
 
+@pytest.mark.deep
 def test_the_mesh_is_away_for_a_minute(bench: Bench, spark: Any, tmp_path: Path) -> None:
     mesh = bench.start_mesh()
     bench.feed(600)
@@ -147,7 +148,7 @@ def test_a_topic_that_grows(bench: Bench, spark: Any, tmp_path: Path) -> None:
             cluster.grow_topic(bench.topic, 5)
 
         def all_have_records() -> bool:
-            bench.feed(60)  # the producer, too, finds them after a while
+            bench.feed(60)  # the producer finds them later, too
             return {partition for _, _, partition, _ in stored_places(bench.stored())} == set(range(5))
 
         eventually("the new partitions have records", all_have_records, timeout=60)

@@ -6,18 +6,18 @@ from hypothesis import strategies as st
 
 from mesh.streams.description import (
     GlobalStore,
-    Processor,
-    Sink,
-    Source,
+    ProcessorNode,
+    SinkNode,
+    SourceNode,
     Subtopology,
     TopologyDescription,
 )
 
 NAMES = st.text(max_size=6)
 LISTS = st.lists(NAMES, unique=True, max_size=4).map(tuple)
-SOURCES = st.builds(Source, NAMES, LISTS, LISTS)
-PROCESSORS = st.builds(Processor, NAMES, LISTS, LISTS)
-SINKS = st.builds(Sink, NAMES, st.none() | NAMES, LISTS)
+SOURCES = st.builds(SourceNode, NAMES, LISTS, LISTS)
+PROCESSORS = st.builds(ProcessorNode, NAMES, LISTS, LISTS)
+SINKS = st.builds(SinkNode, NAMES, st.none() | NAMES, LISTS)
 SUBTOPOLOGIES = st.builds(Subtopology, NAMES, st.lists(SOURCES | PROCESSORS | SINKS, max_size=4).map(tuple))
 DESCRIPTIONS = st.builds(
     TopologyDescription,

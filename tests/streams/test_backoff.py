@@ -1,4 +1,4 @@
-"""Pauses between two questions for a description."""
+"""Pauses between two requests for a description."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def even() -> float:
 
 
 def pauses(random: float, count: int) -> list[float]:
-    """Those of a group that is asked whenever it may be."""
+    """The pauses of a group that is asked as often as allowed."""
     backoff, now, found = Backoff(lambda: random), 0.0, []
     assert backoff.arm_if_not_active("g", 1, now)
     for _ in range(count):
@@ -51,7 +51,7 @@ def test_a_failed_push_makes_it_longer() -> None:
     assert backoff.arm_if_not_active("g", 1, 61)
 
 
-def test_a_later_epoch_begins_anew_and_an_earlier_one_changes_nothing() -> None:
+def test_a_later_epoch_starts_again_and_an_earlier_one_changes_nothing() -> None:
     backoff = Backoff(even)
     backoff.arm_if_not_active("g", 2, 0)
     backoff.arm("g", 1, 1)

@@ -13,9 +13,9 @@ from mesh.streams.description import (
     LONGEST_NAME,
     MOST_NODES,
     InvalidDescription,
-    Processor,
-    Sink,
-    Source,
+    ProcessorNode,
+    SinkNode,
+    SourceNode,
     Subtopology,
     TopologyDescription,
     description_of,
@@ -23,7 +23,7 @@ from mesh.streams.description import (
     tree_of,
 )
 from mesh.wire.apis import ApiKey
-from mesh.wire.entities import Side
+from mesh.wire.entities import Direction
 from mesh.wire.trees import read_tree, write_tree
 from tests.streams.strategies import DESCRIPTIONS
 
@@ -54,20 +54,20 @@ def test_a_description_is_read_as_it_was_written(description: TopologyDescriptio
 @given(DESCRIPTIONS)
 def test_it_passes_over_the_wire(description: TopologyDescription) -> None:
     written = {"group_id": "g", "member_id": "m", "topology_epoch": 1, "topology_description": tree_of(description)}
-    read = read_tree(API, 0, Side.REQUEST, write_tree(API, 0, Side.REQUEST, written))
+    read = read_tree(API, 0, Direction.REQUEST, write_tree(API, 0, Direction.REQUEST, written))
     assert description_of(read["topology_description"]) == description
 
 
 def test_the_order_is_kept_and_a_name_stands_once() -> None:
     described = description_of(tree(node(stores=["z", "a", "z"], successors=["y", "x", "y"])))
-    assert described.subtopologies[0].nodes == (Processor("n", ("z", "a"), ("y", "x")),)
+    assert described.subtopologies[0].nodes == (ProcessorNode("n", ("z", "a"), ("y", "x")),)
 
 
 def test_what_a_node_of_its_kind_has_not_is_left_out() -> None:
     everything = {"source_topics": ["t"], "sink_topic": "s", "stores": ["k"]}
     nodes = [node(node_type=number, **everything) for number in (1, 2, 3)]
     read = description_of(tree(*nodes)).subtopologies[0].nodes
-    assert read == (Source("n", ("t",)), Processor("n", ("k",)), Sink("n", "s"))
+    assert read == (SourceNode("n", ("t",)), ProcessorNode("n", ("k",)), SinkNode("n", "s"))
 
 
 @pytest.mark.parametrize("number", [0, 4, -1, 127])
@@ -135,5 +135,5 @@ def test_no_name_is_markup(description: TopologyDescription) -> None:
 
 
 def test_nodes_of_one_name_in_two_subtopologies_are_two() -> None:
-    parts = (Subtopology("0", (Source("a"),)), Subtopology("1", (Source("a"),)))
+    parts = (Subtopology("0", (SourceNode("a"),)), Subtopology("1", (SourceNode("a"),)))
     assert mermaid(TopologyDescription(parts)).count('[/"a"\\]') == 2

@@ -1,4 +1,4 @@
-"""Who is asked for a description."""
+"""Which groups are asked for a description."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ import xml.etree.ElementTree as ElementTree
 
 from hypothesis import given
 
-from mesh.streams.description import Processor, Sink, Source, Subtopology, TopologyDescription
+from mesh.streams.description import ProcessorNode, SinkNode, SourceNode, Subtopology, TopologyDescription
 from mesh.streams.picture import MOST_NODES, svg
 from tests.streams.strategies import DESCRIPTIONS
 
@@ -14,10 +14,10 @@ SVG = "{http://www.w3.org/2000/svg}"
 WORDS = Subtopology(
     "0",
     (
-        Source("read", ("lines",), ("split",)),
-        Processor("split", (), ("count",)),
-        Processor("count", ("counts",), ("write",)),
-        Sink("write", "words"),
+        SourceNode("read", ("lines",), ("split",)),
+        ProcessorNode("split", (), ("count",)),
+        ProcessorNode("count", ("counts",), ("write",)),
+        SinkNode("write", "words"),
     ),
 )
 
@@ -44,10 +44,10 @@ def test_records_go_downwards_past_every_node_topic_and_store() -> None:
 
 
 def test_a_circle_is_drawn_all_the_same() -> None:
-    circle = Subtopology("0", (Processor("a", (), ("b",)), Processor("b", (), ("a",))))
+    circle = Subtopology("0", (ProcessorNode("a", (), ("b",)), ProcessorNode("b", (), ("a",))))
     assert {"a", "b"} <= set(texts(svg(TopologyDescription((circle,)))))
 
 
 def test_one_that_is_too_large_is_said_to_be() -> None:
-    many = tuple(Processor(str(number)) for number in range(MOST_NODES + 1))
+    many = tuple(ProcessorNode(str(number)) for number in range(MOST_NODES + 1))
     assert texts(svg(TopologyDescription((Subtopology("0", many),)))) == ["more than 500 nodes"]

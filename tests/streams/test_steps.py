@@ -1,4 +1,4 @@
-"""What is done about a description, step by step; and everything at once, with whatever may fail."""
+"""The steps about a description, one by one; and all of them at once, with any failures."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from mesh.streams.epochs import NONE, UNCERTAIN, Epochs
 from mesh.streams.steps import (
     DELETION_FAILED,
     ApiError,
-    Arm,
+    ArmBackoff,
+    CallResult,
     ChangeEpochs,
-    Clear,
+    ClearBackoff,
     DeleteTopology,
-    DescribedGroup,
+    DescribedStreamsGroup,
     Effect,
-    Kind,
     Outcome,
     PluginOutcome,
     Push,
@@ -35,14 +35,17 @@ from mesh.streams.steps import (
 from mesh.wire.errors import ErrorCode
 
 Result = TypeVar("Result")
-GROUP = DescribedGroup("g", topology_epoch=3, members=frozenset({"m"}), is_empty=False)
+GROUP = DescribedStreamsGroup("g", topology_epoch=3, members=frozenset({"m"}), is_empty=False)
 PUSH = Push("g", "m", 3, tree_of(TopologyDescription()))
-DONE, GONE = PluginOutcome(Kind.DONE), DescribedGroup("g", ErrorCode.GROUP_ID_NOT_FOUND, "Group g not found.")
+DONE, GONE = (
+    PluginOutcome(CallResult.DONE),
+    DescribedStreamsGroup("g", ErrorCode.GROUP_ID_NOT_FOUND, "Group g not found."),
+)
 FAILED = ErrorCode.STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED
 
 
 def carried_out(steps: Steps[Result], outcomes: Iterable[Outcome]) -> tuple[Result, list[str]]:
-    """The result, and what was done for it."""
+    """The result, and the steps that led to it."""
     done: list[str] = []
     waiting = iter(outcomes)
     outcome: Outcome = None
@@ -54,7 +57,7 @@ def carried_out(steps: Steps[Result], outcomes: Iterable[Outcome]) -> tuple[Resu
             return end.value, done
         outcome = None
         match effect:
-            case Arm() | Clear():
+            case ArmBackoff() | ClearBackoff():
                 done.append(str(effect))
             case ChangeEpochs(change=change):
                 done.append(str([change(Epochs(stored)).stored for stored in (NONE, UNCERTAIN)]))
@@ -65,7 +68,7 @@ def carried_out(steps: Steps[Result], outcomes: Iterable[Outcome]) -> tuple[Resu
 
 
 BARRIER, STORED, REFUSED, DELETED = "[-2, -2]", "[-2, 3]", "[-1, -2]", "[-1, -1]"
-ARM, CLEAR = str(Arm("g", 3)), str(Clear("g", 3))
+ARM, CLEAR = str(ArmBackoff("g", 3)), str(ClearBackoff("g", 3))
 
 
 def test_a_push_writes_the_barrier_first_and_the_epoch_when_the_plugin_has_it() -> None:
@@ -73,13 +76,13 @@ def test_a_push_writes_the_barrier_first_and_the_epoch_when_the_plugin_has_it() 
 
 
 def test_a_permanent_failure_is_remembered() -> None:
-    outcome = PluginOutcome(Kind.PERMANENT, "too large")
+    outcome = PluginOutcome(CallResult.PERMANENT, "too large")
     result = carried_out(push(PUSH, GROUP), [None, outcome, None])
     assert result == (ApiError(FAILED, "too large"), [BARRIER, "SetTopology", REFUSED, CLEAR])
 
 
 def test_a_transient_failure_leaves_the_barrier() -> None:
-    outcome = PluginOutcome(Kind.TRANSIENT, "no room yet")
+    outcome = PluginOutcome(CallResult.TRANSIENT, "no room yet")
     result = carried_out(push(PUSH, GROUP), [None, outcome])
     assert result == (ApiError(FAILED, "no room yet"), [BARRIER, "SetTopology", ARM])
 
@@ -88,8 +91,8 @@ def test_without_the_barrier_the_plugin_is_not_called() -> None:
     assert carried_out(push(PUSH, GROUP), ["away"]) == (ApiError(FAILED, "away"), [BARRIER, ARM])
 
 
-@pytest.mark.parametrize("kind", [Kind.DONE, Kind.PERMANENT])
-def test_an_epoch_that_is_not_written_is_the_answer_and_clears_nothing(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", [CallResult.DONE, CallResult.PERMANENT])
+def test_an_epoch_that_is_not_written_is_the_answer_and_clears_nothing(kind: CallResult) -> None:
     result, done = carried_out(push(PUSH, GROUP), [None, PluginOutcome(kind, "no"), "away"])
     assert (result, done[-1]) == (ApiError(FAILED, "away"), ARM)
 
@@ -98,11 +101,11 @@ def test_an_epoch_that_is_not_written_is_the_answer_and_clears_nothing(kind: Kin
     ("request_", "group", "error"),
     [
         (PUSH, replace(GROUP, may_read=False), ApiError(ErrorCode.GROUP_AUTHORIZATION_FAILED)),
-        (replace(PUSH, member=""), DescribedGroup("g", 30), ApiError(ErrorCode.GROUP_AUTHORIZATION_FAILED)),
+        (replace(PUSH, member=""), DescribedStreamsGroup("g", 30), ApiError(ErrorCode.GROUP_AUTHORIZATION_FAILED)),
         (replace(PUSH, member="", group=""), GONE, ApiError(ErrorCode.INVALID_REQUEST, "MemberId can't be empty.")),
         (replace(PUSH, group=""), GONE, ApiError(ErrorCode.INVALID_REQUEST, "GroupId can't be empty.")),
         (PUSH, GONE, ApiError(ErrorCode.GROUP_ID_NOT_FOUND, "Group g not found.")),
-        (PUSH, DescribedGroup("g", 16), ApiError(ErrorCode.NOT_COORDINATOR)),
+        (PUSH, DescribedStreamsGroup("g", 16), ApiError(ErrorCode.NOT_COORDINATOR)),
         (
             replace(PUSH, member="other", epoch=9),
             GROUP,
@@ -118,7 +121,7 @@ def test_an_epoch_that_is_not_written_is_the_answer_and_clears_nothing(kind: Kin
     ],
     ids=str,
 )
-def test_the_order_of_the_checks(request_: Push, group: DescribedGroup, error: ApiError) -> None:
+def test_the_order_of_the_checks(request_: Push, group: DescribedStreamsGroup, error: ApiError) -> None:
     assert carried_out(push(request_, group), []) == (error, [])
 
 
@@ -133,8 +136,8 @@ def test_a_deletion_writes_the_barrier_first() -> None:
     assert carried_out(delete("g"), [None, DONE, None]) == (ApiError(), [BARRIER, "DeleteTopology", DELETED])
 
 
-@pytest.mark.parametrize("kind", [Kind.PERMANENT, Kind.TRANSIENT])
-def test_a_failed_deletion_holds_the_group_back_and_does_not_say_why(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", [CallResult.PERMANENT, CallResult.TRANSIENT])
+def test_a_failed_deletion_holds_the_group_back_and_does_not_say_why(kind: CallResult) -> None:
     result, done = carried_out(delete("g"), [None, PluginOutcome(kind, "secret")])
     assert (result, done) == (ApiError(ErrorCode.GROUP_DELETION_FAILED, DELETION_FAILED), [BARRIER, "DeleteTopology"])
 
@@ -145,7 +148,7 @@ def test_a_deletion_that_is_not_written_holds_the_group_back(outcomes: list[Outc
 
 
 class Fate(Enum):
-    """What becomes of something that is to be done."""
+    """The fate of a step."""
 
     DONE = "done, and answered"
     UNANSWERED = "done, and not answered"
@@ -158,11 +161,10 @@ FATES = st.sampled_from([*[Fate.DONE] * 10, *Fate])
 
 
 class Descriptions(RuleBasedStateMachine):
-    """One group: its pushes and deletions one after the other in each process, as processes carry them out, and those
-    of two processes interleaved. Writes and plugins fail, with and without having done what they were asked to, and
-    processes die in between.
+    """One group: its pushes and deletions, one after the other in each process, and interleaved between two processes.
+    Writes and plugins fail, with and without an effect, and processes die in between.
 
-    Whenever nothing is under way: stored = n only if the plugin has n.
+    Whenever no operation is in progress: stored = n only if the plugin has n.
     """
 
     def __init__(self) -> None:
@@ -170,16 +172,17 @@ class Descriptions(RuleBasedStateMachine):
         self.epochs = Epochs()
         self.has: int | None = None
         self.under_way: dict[int, tuple[int | None, Steps[ApiError], Effect]] = {}
-        """By process: the epoch that is pushed, None for a deletion; and what is to be done next."""
+        """By process: the pushed epoch, None for a deletion; and the next step."""
         self.beside_another: set[int] = set()
-        """Processes whose operation was under way together with one of the other process."""
+        """Processes whose operation ran together with one of the other process."""
 
     @rule(process=st.integers(0, 1), epoch=st.none() | st.integers(0, 1), fate=FATES)
     def go_on(self, process: int, epoch: int | None, fate: Fate) -> None:
-        """epoch: of what begins, if nothing is under way."""
+        """epoch: of the operation that begins, if none is in progress."""
         if process not in self.under_way:
             self.beside_another.discard(process)
-            # A group's epoch changes only when it is made anew: two processes never push different ones at once.
+            # A group's epoch changes only when the group is created again: two processes never push different ones at
+            # once.
             pushed = {each for each, _, _ in self.under_way.values()} - {None, epoch}
             if epoch is None or not pushed:
                 steps = delete("g") if epoch is None else push(replace(PUSH, epoch=epoch), of_epoch(epoch))
@@ -189,8 +192,8 @@ class Descriptions(RuleBasedStateMachine):
         if len(self.under_way) > 1:
             self.beside_another = set(self.under_way)
         if epoch is None and process in self.beside_another:
-            # Of a deletion that ends before its last write, beside a push of another process, nobody can tell
-            # afterwards which of them the plugin saw last. Brokers have the same gap.
+            # If a deletion ends before its last write, beside a push of another process, nothing shows afterwards which
+            # of them the plugin saw last. Brokers have the same gap.
             fate = Fate.DONE
         if fate is Fate.KILLED:
             del self.under_way[process]
@@ -211,10 +214,10 @@ class Descriptions(RuleBasedStateMachine):
                 self.has = epoch if happens else self.has
             case DeleteTopology():
                 self.has = None if happens else self.has
-            case Arm() | Clear():
+            case ArmBackoff() | ClearBackoff():
                 return None
-        kinds = {Fate.DONE: Kind.DONE, Fate.REFUSED: Kind.PERMANENT}
-        return PluginOutcome(kinds.get(fate, Kind.TRANSIENT))
+        kinds = {Fate.DONE: CallResult.DONE, Fate.REFUSED: CallResult.PERMANENT}
+        return PluginOutcome(kinds.get(fate, CallResult.TRANSIENT))
 
     @invariant()
     def what_is_stored_is_there(self) -> None:
@@ -227,7 +230,7 @@ class Descriptions(RuleBasedStateMachine):
         assert self.epochs.failed >= NONE
 
 
-def of_epoch(epoch: int) -> DescribedGroup:
+def of_epoch(epoch: int) -> DescribedStreamsGroup:
     return replace(GROUP, topology_epoch=epoch)
 
 

@@ -1,4 +1,4 @@
-"""What is counted by plain additions is exported as the library would."""
+"""Counters that use plain additions are exported as the library would export them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics, generate_latest
 
-from mesh.telemetry.fast_counters import FastCounters, Spreads
+from mesh.telemetry.fast_counters import FastCounter, FastHistogram
 
 BOUNDS = (0.001, 0.5, 10.0)
 disable_created_metrics()  # type: ignore[no-untyped-call]
@@ -16,10 +16,10 @@ disable_created_metrics()  # type: ignore[no-untyped-call]
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 1_000))))
 def test_a_counter_is_exported_as_the_library_does_it(events: list[tuple[str, int]]) -> None:
     ours, theirs = CollectorRegistry(), CollectorRegistry()
-    fast_counters = FastCounters("requests", "Answered.", ("cluster", "api"), ours)
+    fast_counter = FastCounter("requests", "Answered.", ("cluster", "api"), ours)
     counter = Counter("requests", "Answered.", ("cluster", "api"), registry=theirs)
     for cluster, count in events:
-        fast_counters.labels(cluster, "FETCH").value += count
+        fast_counter.labels(cluster, "FETCH").value += count
         counter.labels(cluster, "FETCH").inc(count)
     assert generate_latest(ours) == generate_latest(theirs)
 
@@ -27,28 +27,28 @@ def test_a_counter_is_exported_as_the_library_does_it(events: list[tuple[str, in
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from((0.0, 0.0005, 0.001, 0.25, 0.5, 2.0, 10.0, 99.0)))))
 def test_a_histogram_is_exported_as_the_library_does_it(events: list[tuple[str, float]]) -> None:
     ours, theirs = CollectorRegistry(), CollectorRegistry()
-    spreads = Spreads("seconds", "Waited.", ("api",), ours, BOUNDS)
+    fast_histogram = FastHistogram("seconds", "Waited.", ("api",), ours, BOUNDS)
     histogram = Histogram("seconds", "Waited.", ("api",), registry=theirs, buckets=BOUNDS)
     for api, seconds in events:
-        spreads.labels(api).observe(seconds)
+        fast_histogram.labels(api).observe(seconds)
         histogram.labels(api).observe(seconds)
     assert generate_latest(ours) == generate_latest(theirs)
 
 
 def test_series_are_forgotten_by_some_of_their_labels() -> None:
     registry = CollectorRegistry()
-    fast_counters = FastCounters("records", "Sent.", ("group", "topic"), registry)
+    fast_counter = FastCounter("records", "Sent.", ("group", "topic"), registry)
     for group in ("billing", "fraud"):
         for topic in ("orders", "returns"):
-            fast_counters.labels(group, topic).value += 1
-    fast_counters.remove_by_labels({"group": "billing"})
+            fast_counter.labels(group, topic).value += 1
+    fast_counter.remove_by_labels({"group": "billing"})
     shown = generate_latest(registry).decode()
     assert "billing" not in shown
     assert shown.count("fraud") == 2
-    assert fast_counters.labels("billing", "orders").value == 0
+    assert fast_counter.labels("billing", "orders").value == 0
 
 
 def test_a_series_has_a_value_for_every_label() -> None:
-    fast_counters = FastCounters("records", "Sent.", ("group", "topic"), CollectorRegistry())
+    fast_counter = FastCounter("records", "Sent.", ("group", "topic"), CollectorRegistry())
     with pytest.raises(ValueError, match="1 values for the labels"):
-        fast_counters.labels("billing")
+        fast_counter.labels("billing")

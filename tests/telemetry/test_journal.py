@@ -1,4 +1,4 @@
-"""From notes to pages, with a writer that ends when it is told to."""
+"""From notes to pages, with a writer that ends when a test says so."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+import pytest
+
 from mesh.journal.pages import Page, ReadPage, decode
 from mesh.pool.common.delivery_events import DeliveryEvent, DeliveryEventType, Holder
 from mesh.pool.common.ids import GroupId
 from mesh.records.spans import ClusterName, TopicName, UpstreamPartition
+from mesh.telemetry import journal as journal_module
 from mesh.telemetry.journal import FULL, Journal
 from mesh.telemetry.metrics import Metrics
 from tests.telemetry.test_metrics import exposed
@@ -20,7 +23,7 @@ NEVER = 10_000.0
 
 @dataclass
 class Writing:
-    """A writer: pages as they were given, and how each is to be ended."""
+    """A writer: the given pages, and the prepared ends of writes."""
 
     pages: list[ReadPage] = field(default_factory=list)
     ends: list[Callable[[bool], None]] = field(default_factory=list)
@@ -90,7 +93,7 @@ def test_what_cannot_be_kept_is_dropped_and_that_is_told_in_the_next_page() -> N
         for number in range(5):
             journal.add("v", note(number))
         journal.flush()
-        journal.add("v", note(5))  # three are on their way
+        journal.add("v", note(5))  # three are in flight
         assert results(metrics) == {"dropped": 3}
         writing.ends[0](True)
         journal.add("v", note(6))
@@ -116,5 +119,33 @@ def test_a_page_that_was_not_taken_counts_as_dropped_with_what_it_told() -> None
         assert [page.dropped for page in writing.pages] == [1, 3]
         assert writing.pages[1].dropped_since == writing.pages[0].dropped_since
         assert results(metrics) == {"dropped": 3}
+
+    asyncio.run(test())
+
+
+@dataclass
+class Clock:
+    """A clock that a test sets."""
+
+    milliseconds: int = 1_000
+
+    def time_ns(self) -> int:
+        return self.milliseconds * 1_000_000
+
+
+def test_the_time_of_dropped_events_is_that_of_the_earliest(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    monkeypatch.setattr(journal_module, "time", clock)
+
+    async def test() -> None:
+        writing = Writing()
+        journal = Journal(writing, Metrics(), asyncio.get_running_loop(), NEVER, 1)
+        journal.add("v", note())
+        journal.flush()
+        clock.milliseconds = 2_000
+        journal.add("v", note(1))  # dropped: one is in flight
+        writing.ends[0](False)  # the page before it is lost only now
+        await journal.close()
+        assert (writing.pages[1].dropped, writing.pages[1].dropped_since) == (2, 1_000)
 
     asyncio.run(test())

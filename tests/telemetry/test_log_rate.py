@@ -22,6 +22,6 @@ def test_what_is_written_is_bounded_and_what_is_not_is_counted(gaps: list[float]
     assert before + last == len(gaps)  # none is forgotten
 
 
-def test_who_comes_seldom_is_never_left_out() -> None:
+def test_a_member_that_comes_seldom_is_never_left_out() -> None:
     rate = LogRate(per_second=5.0, burst=1.0)
     assert [rate.admit(float(second)) for second in range(100)] == [0] * 100

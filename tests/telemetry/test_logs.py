@@ -39,11 +39,11 @@ def entries(stream: io.StringIO) -> list[dict[str, Any]]:
 def test_json_lines() -> None:
     stream = io.StringIO()
     configure_logs("info", "json", stream)
-    get_logger("mesh.pool").info("a member joined", group="billing", slot=7, errors={"eu/orders-0": 27})
+    get_logger("mesh.pool").info("member joined", group="billing", slot=7, errors={"eu/orders-0": 27})
     (entry,) = entries(stream)
     assert entry.pop("timestamp").endswith("Z")
     assert entry == {
-        "event": "a member joined",
+        "event": "member joined",
         "level": "info",
         "logger": "mesh.pool",
         "group": "billing",
@@ -121,7 +121,7 @@ def test_no_secrets(format: Any) -> None:
 def test_what_clients_choose_stays_on_its_line(format: Any) -> None:
     stream = io.StringIO()
     configure_logs("info", format, stream)
-    get_logger("x").info("a member joined", client_id="a\nb\x1b[31m\r\ud800", member="größe")
+    get_logger("x").info("member joined", client_id="a\nb\x1b[31m\r\ud800", member="größe")
     text = stream.getvalue()
     assert text.count("\n") == 1
     assert "\x1b" not in text
@@ -144,7 +144,7 @@ def _keys(tree: ast.AST) -> Iterator[str]:
             is_log = isinstance(node.func.value, ast.Name) and node.func.value.id == "log"
             if is_log and node.func.attr in {"debug", "info", "warning", "error", "exception"}:
                 yield from (keyword.arg for keyword in node.keywords if keyword.arg)
-        # mesh.pool does not log, it reports: Report("a member joined", fields)
+        # mesh.pool does not log, it reports: Report("member joined", fields)
         if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "fields":
             keys = node.value.keys if isinstance(node.value, ast.Dict) else []
             yield from (str(key.value) for key in keys if isinstance(key, ast.Constant))

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from mesh.records.batch import Batch
+from mesh.records.batch import RecordBatch
 from mesh.telemetry.labels import LONGEST, OTHER, BoundedLabels
 from mesh.telemetry.metric_definitions import (
     BACKLOG_RECORDS,
@@ -16,7 +16,7 @@ from mesh.telemetry.metric_definitions import (
     MEMBERS,
     PARKED_FETCHES,
     UPSTREAM_LAG,
-    Sample,
+    MetricSample,
 )
 from mesh.telemetry.metrics import Metrics
 from mesh.wire.errors import ErrorCode
@@ -38,7 +38,7 @@ ORDER = (
 
 
 def exposed(metrics: Metrics, name: str) -> Series:
-    """The samples of that name, by the values of their labels, which come in the order above."""
+    """The samples of that name, by the values of their labels in the order above."""
     return series_in(metrics.exposition().decode(), name)
 
 
@@ -53,8 +53,10 @@ def series_in(text: str, name: str) -> Series:
 
 def test_records_and_bytes() -> None:
     metrics = Metrics()
-    metrics.received("eu", "orders", "raw", [Batch(bytearray(70), 0, 0, 2, 3), Batch(bytearray(80), 3, 3, 3, 1)])
-    metrics.received("eu", "orders", "raw", [Batch(bytearray(70), 4, 4, 4, 1)])
+    metrics.received(
+        "eu", "orders", "raw", [RecordBatch(bytearray(70), 0, 0, 2, 3), RecordBatch(bytearray(80), 3, 3, 3, 1)]
+    )
+    metrics.received("eu", "orders", "raw", [RecordBatch(bytearray(70), 4, 4, 4, 1)])
     metrics.sent("shop", "billing", "orders", 5, 500)
     metrics.sent("shop", "billing", "orders", 1, 100)
     metrics.redelivered("shop", "billing", 2)
@@ -92,8 +94,10 @@ def test_requests_and_troubles() -> None:
 def test_states_are_collected_at_the_scrape() -> None:
     metrics = Metrics()
     parked = {"billing": 1}
-    metrics.add_collector(lambda: [Sample(PARKED_FETCHES, ("shop", group), count) for group, count in parked.items()])
-    metrics.add_collector(lambda: [Sample(PARKED_FETCHES, ("audit", "billing"), 7)])
+    metrics.add_collector(
+        lambda: [MetricSample(PARKED_FETCHES, ("shop", group), count) for group, count in parked.items()]
+    )
+    metrics.add_collector(lambda: [MetricSample(PARKED_FETCHES, ("audit", "billing"), 7)])
     assert exposed(metrics, "kafka_mesh_parked_fetches") == {("shop", "billing"): 1, ("audit", "billing"): 7}
     parked.update(billing=2, fraud=3)
     assert exposed(metrics, "kafka_mesh_parked_fetches")[("shop", "billing")] == 2
@@ -103,15 +107,17 @@ def test_states_are_collected_at_the_scrape() -> None:
 
 def test_samples_with_the_same_labels_are_added_up() -> None:
     metrics = Metrics()
-    metrics.add_collector(lambda: [Sample(BACKLOG_RECORDS, ("shop", "billing", "orders"), count) for count in (3, 4)])
+    metrics.add_collector(
+        lambda: [MetricSample(BACKLOG_RECORDS, ("shop", "billing", "orders"), count) for count in (3, 4)]
+    )
     assert exposed(metrics, "kafka_mesh_backlog_records") == {("shop", "billing", "orders"): 7}
 
 
 def test_a_thousand_groups() -> None:
-    """All groups together are counted right, but only so many by name."""
+    """All groups together are counted right, but only so many have their own names."""
     metrics = Metrics()
     names = [f"group-{number}" for number in range(1_000)]
-    metrics.add_collector(lambda: [Sample(MEMBERS, ("shop", name), 1) for name in names])
+    metrics.add_collector(lambda: [MetricSample(MEMBERS, ("shop", name), 1) for name in names])
     for name in names:
         metrics.sent("shop", name, "orders", 1, 10)
         metrics.committed("shop", name, ErrorCode.NONE)
@@ -159,7 +165,9 @@ def test_members_are_bounded_by_group_and_make_room() -> None:
     metrics = Metrics(members=2)
     present = ["a", "b", "c", "d"]
     metrics.add_collector(
-        lambda: [Sample(IN_FLIGHT_RECORDS, ("shop", group, name, "rdkafka"), 1) for group in "xy" for name in present]
+        lambda: [
+            MetricSample(IN_FLIGHT_RECORDS, ("shop", group, name, "rdkafka"), 1) for group in "xy" for name in present
+        ]
     )
     by_member = {
         ("shop", "x", "a", "rdkafka"): 1.0,
@@ -176,10 +184,10 @@ def test_members_are_bounded_by_group_and_make_room() -> None:
 def test_topics_and_partitions_are_bounded() -> None:
     metrics = Metrics(topics=3, partitions=2)
 
-    def lags() -> Iterator[Sample]:
+    def lags() -> Iterator[MetricSample]:
         for topic in range(10):
             for partition in range(10):
-                yield Sample(UPSTREAM_LAG, ("shop", "billing", "eu", f"topic-{topic}", str(partition)), 1)
+                yield MetricSample(UPSTREAM_LAG, ("shop", "billing", "eu", f"topic-{topic}", str(partition)), 1)
 
     metrics.add_collector(lags)
     series = exposed(metrics, "kafka_mesh_upstream_lag_records")
@@ -197,10 +205,10 @@ def test_topics_and_partitions_are_bounded() -> None:
     )
 )
 def test_hostile_names(names: list[str]) -> None:
-    """Whatever clients call themselves, the exposition can be read and nothing is counted twice."""
+    """With any names of clients, the exposition can be read, and nothing is counted twice."""
     metrics = Metrics(groups=3)
-    metrics.add_collector(lambda: [Sample(MEMBERS, ("shop", name), 1) for name in names])
-    metrics.add_collector(lambda: [Sample(IN_FLIGHT_RECORDS, ("shop", "g", name, name), 1) for name in names])
+    metrics.add_collector(lambda: [MetricSample(MEMBERS, ("shop", name), 1) for name in names])
+    metrics.add_collector(lambda: [MetricSample(IN_FLIGHT_RECORDS, ("shop", "g", name, name), 1) for name in names])
     for name in names:
         metrics.sent("shop", name, "orders", 1, 1)
     text = "".join(line for line in metrics.exposition().decode().splitlines(True) if not line.startswith("process_"))

@@ -1,4 +1,4 @@
-"""One line when it begins, reminders, one line when it is over; the same in /readyz and metrics."""
+"""One line when a problem begins, reminders, one line when it is over; the same in /readyz and metrics."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from mesh.telemetry.metric_definitions import UPSTREAM_PROBLEM_SECONDS, UPSTREAM
 from mesh.telemetry.upstream_health import REMINDER, SETTLED, WORDS, UpstreamHealth
 from mesh.upstream.problems import UpstreamProblem
 
-DOWN = "an upstream cluster cannot be reached"
-USABLE = "an upstream cluster can be used again"
+DOWN = "upstream cluster unreachable"
+USABLE = "upstream cluster usable again"
 
 
 class Bed:
@@ -62,13 +62,13 @@ def test_one_line_for_a_cluster_however_many_report_it() -> None:
         bed.settle()
     begun, over = logs
     assert (begun["log_level"], begun["cluster"], begun["reason"]) == ("warning", "us", "refused")
-    assert "bring nothing" in begun["meanwhile"]
+    assert "no records come" in begun["meanwhile"]
     assert "behind a relay or a router its nodes look down" in begun["meanwhile"]
     assert (over["event"], over["log_level"], over["seconds"], over["cluster"]) == (USABLE, "info", 7.5, "us")
 
 
 def test_what_comes_back_at_once_was_not_over() -> None:
-    """One client of the cluster has found it again, another tells of what was."""
+    """One client of the cluster has found it again; another one still reports the old problem."""
     bed = Bed()
     with capture_logs() as logs:
         bed.down("billing")
@@ -106,7 +106,7 @@ def test_a_cause_that_becomes_known_is_told_and_one_that_is_less_exact_is_not() 
         bed.down("billing", UpstreamProblem.CREDENTIALS, "wrong password")
         bed.down("billing")
         bed.down()
-    assert events(logs) == [DOWN, "an upstream cluster refuses the credentials"]
+    assert events(logs) == [DOWN, "upstream credentials refused"]
     assert logs[1]["seconds"] == 1
     (described,) = bed.upstream_health.described()
     assert (described["problem"], described["reason"], described["cluster"]) == ("credentials", "wrong password", "us")
@@ -159,4 +159,4 @@ def test_a_process_that_shares_its_process_id_is_not_ready_and_others_are(proble
         UpstreamProblem.FENCED, "us", "group.instance.id taken", virtual_cluster="shop", group="billing"
     )
     (blocking,) = bed.upstream_health.blocking()
-    assert blocking == "another process uses the same process_id: group.instance.id taken (cluster us)"
+    assert blocking == "process_id in use by another process: group.instance.id taken (cluster us)"

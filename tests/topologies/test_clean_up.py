@@ -1,4 +1,4 @@
-"""Descriptions of groups that are gone without the mesh; and a broker that comes back as another version."""
+"""Descriptions of groups that disappeared without the mesh; and a broker that comes back as another version."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mesh.runtime.relay.nodes import RelayNodes
 from mesh.runtime.relay.topologies import CleanUp
 from mesh.runtime.topologies.topologies import Topologies
 from mesh.streams.epochs import Epochs
-from mesh.streams.steps import DescribedGroup, Push, push
+from mesh.streams.steps import DescribedStreamsGroup, Push, push
 from mesh.topology_plugins.memory import MemoryPlugin
 from mesh.upstream.links.chunks import Chunks
 from mesh.upstream.links.connection_settings import ConnectionSettings
@@ -43,7 +43,7 @@ async def nodes_of(cluster: KafkaCluster) -> AsyncIterator[RelayNodes]:
     )
     watching = asyncio.get_running_loop().create_task(nodes.watch(), name="watch")
     try:
-        await nodes.first_look()
+        await nodes.wait_until_known()
         yield nodes
     finally:
         watching.cancel()
@@ -61,7 +61,9 @@ def test_what_is_gone_is_deleted_and_what_cannot_be_told_stays(tmp_path: Path) -
         async def test() -> None:
             topologies = Topologies("front", store, MemoryPlugin(None, "front"), plugin_name="memory")
             for group in ("stays", "goes", "never-was"):
-                described = DescribedGroup(group, topology_epoch=EPOCH, members=frozenset({ask.member}), is_empty=False)
+                described = DescribedStreamsGroup(
+                    group, topology_epoch=EPOCH, members=frozenset({ask.member}), is_empty=False
+                )
                 await topologies.carry_out(group, push(Push(group, ask.member, EPOCH, whole()), described))
             async with nodes_of(cluster) as nodes:
                 clean_up = CleanUp(topologies, nodes)
@@ -83,7 +85,7 @@ def test_what_is_gone_is_deleted_and_what_cannot_be_told_stays(tmp_path: Path) -
 
 
 def whole() -> dict[str, object]:
-    """As it is read from the wire, with every field."""
+    """A description as read from the wire, with every field."""
     node: dict[str, object] = {"source_topics": [], "sink_topic": None, "stores": [], "successors": []}
     tree = description()
     for part in tree["subtopologies"]:
@@ -103,7 +105,7 @@ def test_a_broker_that_was_away_is_asked_again_what_it_serves(tmp_path: Path) ->
                 await asyncio.to_thread(cluster.kill)
                 nobody: Any = None
                 with pytest.raises(Unreachable):
-                    await nodes.open_leg(1, Leg(nobody, Chunks()), is_bare=False)
+                    await nodes.open_leg(1, Leg(nobody, Chunks()), passes_authentication=False)
                 await asyncio.to_thread(cluster.restart)
                 await asyncio.to_thread(eventually, "it is asked again", lambda: bool(node.versions))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from mesh.wire.apis import ApiKey
 from mesh.wire.errors import ErrorCode
 from tests.integration.kafka import KafkaCluster
 from tests.integration.mesh_process import KAFKA_MESH
-from tests.integration.processes import eventually
+from tests.integration.processes import completed, eventually
 from tests.integration.relay_mesh import RelayMesh
 from tests.topologies.asking import EPOCH, Asking
 from tests.topologies.clusters import cluster_without, mesh_of
@@ -57,7 +56,7 @@ def test_a_restart_keeps_descriptions_and_asks_for_none_again(cluster: KafkaClus
         assert status(again, "restarted") == AVAILABLE
         beat = again.beat("restarted", member_epoch=2)
         assert (beat["error_code"], beat["topology_description_required"]) == (ErrorCode.NONE, False)
-        # A group that has not pushed is asked for again: the pause was the process's.
+        # A group that has not pushed is asked again: the pause was the process's.
         again.join("not-pushed")
         mesh.kill()
         mesh.restart()
@@ -191,7 +190,7 @@ def test_operators_see_topologies(cluster: KafkaCluster, tmp_path: Path) -> None
 
 
 def run(mesh: RelayMesh, *words: str) -> str:
-    """What `kafka-mesh status` says."""
-    done = subprocess.run([str(KAFKA_MESH), "status", "--url", mesh.admin_url, *words], capture_output=True, text=True)
+    """The output of `kafka-mesh status`."""
+    done = completed([KAFKA_MESH, "status", "--url", mesh.admin_url, *words])
     assert done.returncode == 0, done.stderr
     return done.stdout

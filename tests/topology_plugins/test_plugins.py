@@ -1,4 +1,4 @@
-"""What every plugin that ships does, and what is special about each."""
+"""The common behaviour of all shipped plugins, and the special one of each."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from urllib.parse import unquote
 
 import pytest
 
-from mesh.streams.description import Source, Subtopology, TopologyDescription
+from mesh.streams.description import SourceNode, Subtopology, TopologyDescription
 from mesh.streams.spi import PermanentFailure, TopologyPlugin
 from mesh.topology_plugins.http import HttpOptions, HttpPlugin
 from mesh.topology_plugins.in_store import DESCRIPTION, StorePlugin
 from mesh.topology_plugins.memory import MemoryPlugin
-from mesh.upstream.store.documents import DocumentTooLarge, StoreAway, StoreUnreadable
+from mesh.upstream.store.documents import DocumentTooLarge, StoreUnavailable, StoreUnreadable
 from tests.upstream.harness import run
 from tests.upstream.store.memory import MemoryStore
 
-ONE = TopologyDescription((Subtopology("0", (Source("in", ("orders",)),)),))
+ONE = TopologyDescription((Subtopology("0", (SourceNode("in", ("orders",)),)),))
 OTHER = TopologyDescription((Subtopology("1", ()),))
 
 
 class Service(BaseHTTPRequestHandler):
-    """Keeps bodies by path; says `refusal` instead, if there is one."""
+    """Keeps bodies by path; answers with `refusal` instead, if there is one."""
 
     bodies: ClassVar[dict[str, bytes]] = {}
     tokens: ClassVar[list[str | None]] = []
@@ -83,7 +83,7 @@ def http(url: str, token: str | None = None) -> HttpPlugin:
 
 @pytest.fixture(params=["memory", "store", "http"])
 def plugin(request: pytest.FixtureRequest) -> Iterator[Callable[[], TopologyPlugin]]:
-    """Makes one, on the loop."""
+    """Makes a plugin, on the loop."""
     with service() as url:
         yield {
             "memory": lambda: MemoryPlugin(MemoryPlugin.options(), "front"),
@@ -120,7 +120,7 @@ def test_the_store_may_be_away_or_hold_what_is_none() -> None:
         with pytest.raises(StoreUnreadable):
             await made.get_topology("g", 3)
         store.away = "no broker"
-        with pytest.raises(StoreAway):
+        with pytest.raises(StoreUnavailable):
             await made.set_topology("g", 3, ONE)
 
     run(test)

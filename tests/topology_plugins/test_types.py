@@ -1,4 +1,4 @@
-"""The plugins that there are."""
+"""The existing plugins."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from confluent_kafka import Producer
 
 @pytest.fixture(scope="session")
 def mock_cluster() -> Iterator[str]:
-    """The bootstrap servers of one mock broker. Its topics have four partitions and are made by asking for them."""
+    """The bootstrap servers of one mock broker. Its topics have four partitions, and a request for one creates it."""
     host = Producer({"test.mock.num.brokers": 1, "log_level": 0})
     (broker,) = host.list_topics(timeout=10).brokers.values()
     yield f"{broker.host}:{broker.port}"

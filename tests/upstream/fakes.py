@@ -1,4 +1,4 @@
-"""What stands in for confluent-kafka's messages and consumer."""
+"""Doubles of confluent-kafka's messages and consumer."""
 
 from __future__ import annotations
 
@@ -66,8 +66,8 @@ class Unsaid:
 
 @dataclass
 class FakeAdmin:
-    """In the place of a LazyAdmin, and of its client. begins, ends: by partition, 0 and 100 unless said otherwise;
-    None: not answered yet."""
+    """Stands for a LazyAdmin, and for its client. begins, ends: by partition, by default 0 and 100; None: not answered
+    yet."""
 
     begins: dict[int, int | KafkaError | None] = field(default_factory=dict)
     ends: dict[int, int | KafkaError | None] = field(default_factory=dict)
@@ -97,7 +97,7 @@ class FakeAdmin:
         return futures
 
     def answer(self) -> None:
-        """What is known by now."""
+        """Answers with the current state."""
         waiting, self.waiting = self.waiting, []
         for each in waiting:
             answers, partition, future = each
@@ -116,13 +116,13 @@ class FakeAdmin:
 
 @dataclass
 class FakeConsumer:
-    """Keeps what it is told; answers with what a test has put in."""
+    """Keeps its calls; answers as a test has prepared."""
 
     stored: dict[int, TopicPartition] = field(default_factory=dict)
     unsaid: dict[int, KafkaError] = field(default_factory=dict)
-    """Of which the coordinator does not say what is committed."""
+    """Partitions for which the coordinator reports no commit."""
     asked: list[list[int]] = field(default_factory=list)
-    """What it was asked that about."""
+    """The partitions of each request."""
     failures: list[KafkaError] = field(default_factory=list)
     commits: list[list[TopicPartition]] = field(default_factory=list)
     assignments: list[dict[int, int]] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""An engine whose events are kept, with deadlines instead of sleeps."""
+"""An engine that keeps its events, with deadlines instead of sleeps."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import Any, Literal, TypeVar
 import uvloop
 from confluent_kafka import Producer
 
-from mesh.records.batch import Batch
-from mesh.records.decode import Record, decode_records
+from mesh.records.batch import RecordBatch
+from mesh.records.decode import DecodedRecord, decode_records
 from mesh.records.spans import ClusterName, CommitPosition, Span, TopicName, UpstreamPartition
 from mesh.upstream.engine import (
     Assigned,
@@ -25,10 +25,10 @@ from mesh.upstream.engine import (
     EngineEvent,
     EngineName,
     EngineOptions,
+    EventBatch,
     Received,
     Reread,
     RereadToken,
-    Together,
 )
 from mesh.upstream.engine_choice import make_engine
 from mesh.upstream.links.buffers import ReceiveBuffers
@@ -37,7 +37,7 @@ CLUSTER = ClusterName("eu")
 TIMEOUT = 30.0
 _SWITCH = os.environ.get("KAFKA_MESH_TEST_ENGINE")
 ENGINE: EngineName = "librdkafka" if _SWITCH == "librdkafka" else "raw"
-"""What tests run with that are about any engine."""
+"""The engine of tests that concern any engine."""
 
 Event = TypeVar("Event", bound=EngineEvent)
 Value = TypeVar("Value")
@@ -54,18 +54,18 @@ def source(topic: str, partition: int = 0) -> UpstreamPartition:
 
 
 def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """On the loop that the mesh runs on; its transports are none of asyncio's classes."""
+    """Runs it on the mesh's event loop, whose transports are not asyncio's own classes."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(test())
 
 
 def one_by_one(event: EngineEvent) -> tuple[EngineEvent, ...]:
-    """What was told together."""
-    return event.events if isinstance(event, Together) else (event,)
+    """The events of one report, one by one."""
+    return event.events if isinstance(event, EventBatch) else (event,)
 
 
 class RunningEngine:
-    """An engine and what it has told."""
+    """An engine and its events."""
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class RunningEngine:
         self._told.set()
 
     async def until(self, condition: Callable[[], Value]) -> Value:
-        """The first value that is true, looked at after each event."""
+        """The first true value; looks again after each event."""
         try:
             async with asyncio.timeout(TIMEOUT):
                 while not (value := condition()):
@@ -116,7 +116,7 @@ class RunningEngine:
         return value
 
     async def next(self, kind: type[Event]) -> Event:
-        """The first event of this kind; it and those before it are forgotten."""
+        """The first event of this kind; it is forgotten with those before it."""
 
         def find() -> list[Event]:
             return [event for event in self.events if isinstance(event, kind)]
@@ -133,7 +133,7 @@ class RunningEngine:
         return {each.partition.partition: each for each in (await self.next(Assigned)).partitions}
 
     async def ends(self, partitions: int = 1) -> None:
-        """Until so many partitions are read to their ends."""
+        """Waits until so many partitions are read to their ends."""
         await self.until(lambda: len({event.partition for event in self.all(EndReached)}) >= partitions)
 
     async def commit(self, positions: Mapping[UpstreamPartition, CommitPosition]) -> Mapping[UpstreamPartition, int]:
@@ -142,8 +142,8 @@ class RunningEngine:
         answers = await self.until(lambda: [event for event in self.all(Committed) if event.token == token])
         return answers[0].errors
 
-    def records(self, topic: str, partition: int = 0) -> list[Record]:
-        """What was received of a partition, and is not forgotten."""
+    def records(self, topic: str, partition: int = 0) -> list[DecodedRecord]:
+        """The received records of a partition that are not forgotten."""
         return [
             record
             for event in self.all(Received)
@@ -153,8 +153,8 @@ class RunningEngine:
             if batch.first <= record.offset <= batch.last
         ]
 
-    async def reread(self, partition: UpstreamPartition, span: Span) -> tuple[list[Reread], list[Batch]]:
-        """All that a command to read again brings, and the batches of it."""
+    async def reread(self, partition: UpstreamPartition, span: Span) -> tuple[list[Reread], list[RecordBatch]]:
+        """All events of a reread, and its batches."""
         self.events = [event for event in self.events if not isinstance(event, Reread)]
         self.engine.reread(RereadToken(1), partition, span)
         await self.until(lambda: any(event.complete for event in self.all(Reread)))

@@ -16,7 +16,7 @@ _SERVED = {METADATA: (0, 12), SASL_HANDSHAKE: (1, 1), SASL_AUTHENTICATE: (0, 1),
 
 @dataclass(slots=True)
 class Conversation:
-    """One connection: the keys of the requests it brought, and a way to write to it."""
+    """One connection: the keys of its requests, and a way to write to it."""
 
     writer: asyncio.StreamWriter
     requests: list[tuple[int, int]] = field(default_factory=list)
@@ -29,7 +29,7 @@ class Conversation:
 
 
 Answer = Callable[[Conversation, int, int], None]
-"""(conversation, API key, correlation id) of a request that is not about letting a client in."""
+"""A script for (conversation, API key, correlation id) of a request other than authentication."""
 
 
 class ScriptedBroker:

@@ -1,4 +1,4 @@
-"""The engine that is chosen, and why it is not the one that was to be preferred."""
+"""The chosen engine, and the reason if it is not the preferred one."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def test_events_of_another_thread_come_in_order_and_on_the_loop() -> None:
 
 
 class CountingLoop(asyncio.SelectorEventLoop):
-    """Knows how often it was woken."""
+    """Counts its wake-ups."""
 
     wakes = 0
 

@@ -1,5 +1,5 @@
-"""Records arrive as they were written: keys, values, headers, times, all codecs; and what is not there is not waited
-for."""
+"""Records arrive as they were written: keys, values, headers, times, all codecs; and the engine does not wait for
+records that do not exist."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ def test_keys_values_headers_and_times(kafka: KafkaCluster, reads_with: EngineNa
             "compression.codec": codec,
             "linger.ms": 50,
             "batch.size": 9_000,
-            "enable.idempotence": True,  # else what is sent again comes behind what was sent after it
+            "enable.idempotence": True,  # otherwise a repeated record would come behind later ones
         }
     )
     for key in KEYS:
         for value in VALUES:
             for headers in HEADERS:
-                timestamp = 1_700_000_000_000 - len(written) * 977  # they go back
+                timestamp = 1_700_000_000_000 - len(written) * 977  # they decrease
                 written.append((len(written), timestamp, False, key, value, tuple(headers)))
                 producer.produce(topic, value, key, headers=headers, timestamp=timestamp)
     assert producer.flush(30) == 0
@@ -92,7 +92,7 @@ def test_log_append_times(kafka: KafkaCluster, reads_with: EngineName) -> None:
 
 @BOTH
 def test_transactions(kafka: KafkaCluster, reads_with: EngineName) -> None:
-    """Aborted records and control records are passed over, and the end behind them is reached."""
+    """The engine skips aborted records and control records, and reaches the end behind them."""
     topic = new_name("topic")
     kafka.create_topic(topic, 1)
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": topic})
@@ -114,7 +114,7 @@ def test_transactions(kafka: KafkaCluster, reads_with: EngineName) -> None:
             expected = Gap.EMPTY if reads_with == "raw" else Gap.UNKNOWN
             assert {each.gap for each in running.all(EndReached)} == {expected}
             assert {each.gap for each in running.all(Received)} == {expected}
-            # The abort of the last transaction is at 65, and nothing of it is left to be read again.
+            # The abort of the last transaction is at 65, and nothing of it remains to be read.
             pieces, again = await running.reread(source(topic), Span(40, 65))
             assert [batch.record_count for batch in again] == [10]
             assert pieces[-1].error == ""
@@ -141,7 +141,7 @@ def test_records_that_were_deleted_are_passed_over(kafka: KafkaCluster, reads_wi
                 pieces, again = await running.reread(source(topic), span)
                 assert pieces[-1].error == ""
                 offsets = [offset for batch in again for offset in range(batch.first, batch.last + 1)]
-                # Batches come as they are; who asked cuts them.
+                # Batches come whole; the caller cuts them.
                 assert [offset for offset in offsets if span.first <= offset <= span.last] == left
 
     run(test)
@@ -149,7 +149,7 @@ def test_records_that_were_deleted_are_passed_over(kafka: KafkaCluster, reads_wi
 
 @BOTH
 def test_what_was_deleted_before_it_was_read_is_said_to_be(kafka: KafkaCluster, reads_with: EngineName) -> None:
-    """Between what the group has committed and where the log begins now; librdkafka does not tell."""
+    """Offsets between the group's commit and the present beginning of the log; librdkafka does not report them."""
     topic, group = new_name("topic"), new_name("group")
     kafka.create_topic(topic, 1)
     produce(kafka.bootstrap_servers, topic, 100)
@@ -191,7 +191,7 @@ def test_a_big_record_is_a_batch_by_itself(kafka: KafkaCluster, reads_with: Engi
             await running.ends()
             batches = [batch for event in running.all(Received) for run in event.batches for batch in singles(run)]
             big = next(batch for batch in batches if len(batch.data) > 900_000)
-            # What its producer put together stays together with the raw engine.
+            # With the raw engine a producer's batch stays whole.
             assert (big.first, big.last) == ((0, 3) if reads_with == "raw" else (1, 1))
             assert [record.offset for record in running.records(topic)] == [0, 1, 2, 3]
 
@@ -200,7 +200,7 @@ def test_a_big_record_is_a_batch_by_itself(kafka: KafkaCluster, reads_with: Engi
 
 @BOTH
 def test_batches_above_the_size_of_a_fetch(kafka: KafkaCluster, reads_with: EngineName) -> None:
-    """A broker answers with one of them all the same, that of the partition that was asked for first (KIP-74)."""
+    """A broker answers with one such batch all the same: that of the first requested partition (KIP-74)."""
     topic = new_name("topic")
     kafka.create_topic(topic, 2, {"max.message.bytes": "8000000"})
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "message.max.bytes": 8_000_000})
@@ -247,7 +247,7 @@ def test_a_long_span_comes_in_pieces(kafka: KafkaCluster, reads_with: EngineName
 
 
 def test_a_header_name_that_is_not_utf_8_costs_the_headers_only(kafka: KafkaCluster) -> None:
-    """confluent-kafka cannot read it, and nothing that can be produced by anyone may end the engine."""
+    """confluent-kafka cannot read it, and no produced record may end the engine."""
     topic = new_name("topic")
     kafka.create_topic(topic, 1)
     records: list[PlainRecord] = [(number, 1, b"key", b"%d" % number, [("name", b"x")]) for number in range(200)]
@@ -272,7 +272,7 @@ def test_a_header_name_that_is_not_utf_8_costs_the_headers_only(kafka: KafkaClus
 
 
 def produce_batch(bootstrap_servers: str, topic: str, batch: bytes) -> None:
-    """Send a batch as it is: Produce of version 3, which no client library lets us write by ourselves."""
+    """Sends a batch as it is: Produce of version 3, which no client library lets a test write."""
     host, port = bootstrap_servers.split(":")
     name = struct.pack(">h", len(topic)) + topic.encode()
     partition = struct.pack(">iii", 1, 0, len(batch)) + batch

@@ -70,7 +70,7 @@ def test_what_is_remembered_is_bounded(caplog: pytest.LogCaptureFixture, monkeyp
 
 
 class Clients(logging.Handler):
-    """Which clients have written, and at which levels."""
+    """The clients that have written, and their levels."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__()
@@ -99,7 +99,7 @@ def test_every_client_of_an_engine_has_a_logger_of_its_cluster_and_group() -> No
 
 
 def test_an_outage_is_quiet(capfd: pytest.CaptureFixture[str]) -> None:
-    """A consumer, a reader and a catalog of a port where nobody listens; each is told of by events."""
+    """A consumer, a reader and a catalog, all at a port without a listener; events report each of them."""
 
     async def test() -> None:
         told: asyncio.Queue[CatalogEvent] = asyncio.Queue()

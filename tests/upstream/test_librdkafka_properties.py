@@ -1,4 +1,4 @@
-"""Whose word counts: ours, then the user's, then what is customary."""
+"""The precedence of properties: ours, then the user's, then the defaults."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def topic(kafka: KafkaCluster) -> str:
 
 @contextmanager
 def other_member(kafka: KafkaCluster, group: str, topic: str, **properties: str) -> Iterator[Consumer]:
-    """A consumer that is none of ours, being polled, after its first assignment."""
+    """A foreign consumer that is being polled, after its first assignment."""
     consumer = Consumer(
         {
             "bootstrap.servers": kafka.bootstrap_servers,
@@ -74,7 +74,7 @@ def other_member(kafka: KafkaCluster, group: str, topic: str, **properties: str)
 
 
 async def whole(running: RunningEngine, size: int) -> dict[int, AssignedPartition]:
-    """The first assignment of so many partitions."""
+    """The first assignment with so many partitions."""
     while len(assigned := await running.assigned()) != size:
         pass
     return assigned
@@ -165,11 +165,11 @@ def test_cooperative_members_keep_what_they_have(kafka: KafkaCluster, topic: str
                 taken = await whole(second, 1)
                 await second.ends()
                 (gone,) = taken
-                if first.all(Revoked):  # else the other member had to give
+                if first.all(Revoked):  # otherwise the other member had to give up some
                     assert [each.partition for each in (await first.next(Revoked)).partitions] == [gone]
                     (kept,) = (await first.next(Assigned)).partitions
                     assert (kept.start, kept.resumed) == (RECORDS, True)
-        # Both others have left: everything comes to the one that stays, which reads on where it was.
+        # Both others have left: the remaining member gets everything, and reads on where it was.
         back = await whole(first, PARTITIONS)
         assert sum(each.resumed for each in back.values()) >= 1
         await first.ends(PARTITIONS)
@@ -210,7 +210,7 @@ def test_a_clean_stop_leaves_the_group(kafka: KafkaCluster, topic: str, instance
 def test_a_member_that_is_fenced_says_so_and_stays_out_until_the_other_has_left(
     kafka: KafkaCluster, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And does not fence the other one in its turn."""
+    """And does not fence the other one in turn."""
     monkeypatch.setattr(fencing, "INTERVAL", 0.5)
     monkeypatch.setattr(consumer_thread, "REJOIN", 0.5)
     group = new_name("group")
@@ -226,7 +226,7 @@ def test_a_member_that_is_fenced_says_so_and_stays_out_until_the_other_has_left(
                 assert "group.instance.id same" in down.reason
                 first.events.clear()
                 second.events.clear()
-                await asyncio.sleep(5)  # ten times as long as it would take to fight back
+                await asyncio.sleep(5)  # ten times as long as a fight would take
                 assert not [event for event in first.events if not isinstance(event, Lost)]
                 assert not second.all(GroupDown)
                 assert await second.commit({source(topic): CommitPosition(3)}) == {source(topic): 0}
@@ -243,14 +243,14 @@ def test_a_member_that_is_fenced_says_so_and_stays_out_until_the_other_has_left(
         ("range,roundrobin", "raw", {}),
         ("range,roundrobin", "librdkafka", {}),
         ("cooperative-sticky", "raw", {}),
-        # Our own connections do not honour it.
+        # Our own connections do not support it.
         ("range,roundrobin", "librdkafka", {"client.dns.lookup": "use_all_dns_ips"}),
     ],
 )
 def test_partitions_that_came_while_the_only_member_was_away_are_its_own(
     kafka: KafkaCluster, topic: str, strategy: str, reads_with: EngineName, properties: Mapping[str, str]
 ) -> None:
-    """A static member that does not say that it goes: the coordinator keeps its place, and what it had."""
+    """A static member that goes without a word: the coordinator keeps its place, and its partitions."""
     group = new_name("group")
     static = {"group.instance.id": "one", "partition.assignment.strategy": strategy}
     with other_member(kafka, group, topic, **static):
@@ -268,7 +268,7 @@ def test_partitions_that_came_while_the_only_member_was_away_are_its_own(
 
 
 def test_partitions_that_came_while_all_members_were_away_are_somebodys(kafka: KafkaCluster, topic: str) -> None:
-    """Whichever of them leads the group, which none of them is told."""
+    """They go to the member that leads the group, and none is told that it does."""
     group = new_name("group")
     with (
         other_member(kafka, group, topic, **{"group.instance.id": "one"}),
@@ -290,7 +290,7 @@ def test_partitions_that_came_while_all_members_were_away_are_somebodys(kafka: K
 
 @pytest.mark.long
 def test_membership_lasts_while_nothing_is_consumed(kafka: KafkaCluster, topic: str) -> None:
-    """Longer than the session, and than max.poll.interval.ms, after which librdkafka leaves for who does not poll."""
+    """Longer than the session, and than max.poll.interval.ms, after which librdkafka leaves if it is not polled."""
     group = new_name("group")
     limits = {"max.poll.interval.ms": "10000"}
 
@@ -300,7 +300,7 @@ def test_membership_lasts_while_nothing_is_consumed(kafka: KafkaCluster, topic: 
         ) as running:
             await running.assigned()
             running.engine.set_consuming(False)
-            await asyncio.sleep(30)  # it is time itself that must do no harm
+            await asyncio.sleep(30)  # the passing of time must do no harm
             assert await running.commit({source(topic): CommitPosition(3)}) == {source(topic): 0}
             assert not running.all(Revoked)
             assert not running.all(Lost)

@@ -13,7 +13,7 @@ from confluent_kafka.admin._scram import ScramCredentialInfo, ScramMechanism, Us
 from mesh.records.spans import CommitPosition
 from mesh.upstream.engine import Received
 from mesh.upstream.links.connection import BrokerLink
-from mesh.upstream.links.connection_settings import access_of
+from mesh.upstream.links.connection_settings import connection_settings_of
 from mesh.upstream.links.handshake import Unreachable
 from tests.integration.jars import kafka_jars, missing_programs
 from tests.integration.kafka import KafkaCluster
@@ -29,7 +29,7 @@ LISTENERS = ("SASL_PLAINTEXT", "SSL", "SASL_SSL")
 
 @dataclass(frozen=True, slots=True)
 class Doors:
-    """A broker with a listener of each protocol; SSL asks for a certificate of the authority. ports: by protocol."""
+    """A broker with a listener for each protocol; SSL asks for a certificate of the authority. ports: by protocol."""
 
     cluster: KafkaCluster
     ports: Mapping[str, int]
@@ -40,7 +40,7 @@ class Doors:
         return f"localhost:{self.ports[protocol]}"
 
     def properties(self, protocol: str, mechanism: str = "", **more: str) -> dict[str, str]:
-        """What a user writes; more: with underscores for dots."""
+        """A user's properties; more: with underscores for dots."""
         found = {"security.protocol": protocol.lower()}
         if "SSL" in protocol:
             found["ssl.ca.location"] = str(self.authority.certificate)
@@ -74,7 +74,7 @@ def _broker(authority: Authority, folder: Path, ports: Mapping[str, int]) -> Map
     store = folder / "broker.pem"
     store.write_bytes(pair.key.read_bytes() + pair.certificate.read_bytes())
     outer = ",".join(f"{protocol}://localhost:{port}" for protocol, port in ports.items())
-    everywhere = outer.replace("localhost", "0.0.0.0")  # also where no certificate is valid
+    everywhere = outer.replace("localhost", "0.0.0.0")  # also addresses without a valid certificate
     modules = {
         "PLAIN": f'plain.PlainLoginModule required user_{USER}="{PASSWORD}"',
         "SCRAM-SHA-256": "scram.ScramLoginModule required",
@@ -95,7 +95,7 @@ def _broker(authority: Authority, folder: Path, ports: Mapping[str, int]) -> Map
         + ",CONTROLLER:PLAINTEXT",
         "inter.broker.listener.name": "PLAINTEXT",
         "sasl.enabled.mechanisms": ",".join(MECHANISMS),
-        # Sessions end while a test runs, so that the next one is begun in time (KIP-368).
+        # Sessions end during a test, so that the next one must begin in time (KIP-368).
         "connections.max.reauth.ms": "4000",
         "ssl.keystore.type": "PEM",
         "ssl.keystore.location": str(store),
@@ -143,7 +143,7 @@ def test_authorities_may_stand_in_the_property_itself(doors: Doors) -> None:
     del properties["ssl.ca.location"]
 
     async def test() -> None:
-        link = BrokerLink("localhost", doors.ports["SASL_SSL"], access_of(properties))
+        link = BrokerLink("localhost", doors.ports["SASL_SSL"], connection_settings_of(properties))
         assert await link.versions()
         link.close()
 
@@ -155,7 +155,7 @@ def has_come(running: RunningEngine, topic: str, count: int) -> bool:
 
 
 def test_sessions_that_end_cost_nothing(doors: Doors) -> None:
-    """Several times over; nothing is told of it, and nothing comes twice."""
+    """Several times over; nothing is reported, and no record comes twice."""
     topic = new_name("topic")
     doors.cluster.create_topic(topic, 1)
 
@@ -164,7 +164,7 @@ def test_sessions_that_end_cost_nothing(doors: Doors) -> None:
         bootstrap = doors.bootstrap("SASL_PLAINTEXT")
         async with engine(bootstrap, new_name("group"), topic, reads_with="raw", properties=properties) as running:
             await running.ends()
-            link = BrokerLink("localhost", doors.ports["SASL_PLAINTEXT"], access_of(properties))
+            link = BrokerLink("localhost", doors.ports["SASL_PLAINTEXT"], connection_settings_of(properties))
             used: set[object] = set()
             count = 0
             while len(used) < 3:
@@ -191,7 +191,9 @@ def test_why_it_is_not_let_in(
     doors: Doors, protocol: str, mechanism: str, more: Mapping[str, str], reason: str
 ) -> None:
     async def test() -> None:
-        link = BrokerLink("localhost", doors.ports[protocol], access_of(doors.properties(protocol, mechanism, **more)))
+        link = BrokerLink(
+            "localhost", doors.ports[protocol], connection_settings_of(doors.properties(protocol, mechanism, **more))
+        )
         with pytest.raises(Unreachable, match=reason) as refusal:
             await link.versions()
         link.close()
@@ -202,7 +204,9 @@ def test_why_it_is_not_let_in(
 
 def test_a_name_that_is_not_in_the_certificate(doors: Doors) -> None:
     async def refused() -> None:
-        link = BrokerLink("127.0.0.2", doors.ports["SASL_SSL"], access_of(doors.properties("SASL_SSL", "PLAIN")))
+        link = BrokerLink(
+            "127.0.0.2", doors.ports["SASL_SSL"], connection_settings_of(doors.properties("SASL_SSL", "PLAIN"))
+        )
         with pytest.raises(Unreachable, match=r"not valid for '127\.0\.0\.2'"):
             await link.versions()
         link.close()
@@ -211,11 +215,11 @@ def test_a_name_that_is_not_in_the_certificate(doors: Doors) -> None:
 
 
 def test_without_a_client_certificate(doors: Doors) -> None:
-    """A broker that asks for one refuses the connection when the handshake is over (TLS 1.3): at the first request."""
+    """A broker that requires one refuses the connection after the handshake (TLS 1.3): at the first request."""
     properties = {"security.protocol": "ssl", "ssl.ca.location": str(doors.authority.certificate)}
 
     async def test() -> None:
-        link = BrokerLink("localhost", doors.ports["SSL"], access_of(properties))
+        link = BrokerLink("localhost", doors.ports["SSL"], connection_settings_of(properties))
         with pytest.raises(Unreachable):
             await link.versions()
         link.close()

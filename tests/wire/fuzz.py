@@ -1,11 +1,11 @@
-"""Hostile requests by the hundred thousand, in a child process: it stays alive, and only ProtocolError comes out.
+"""Hostile requests by the hundred thousand, in a child process: it stays alive, and raises only ProtocolError.
 
     python -m tests.wire.fuzz --seed 7 --requests 100000
 
 Most requests are valid ones of every API and version with bits flipped, numbers replaced by extreme ones, parts cut out
 or repeated, mostly behind the header; some are a valid header with a random body, or with a huge count and enough bytes
-to go with it; the rest is random altogether. Each goes through a
-`ServerConnection` of its own and is decoded. The same seed makes the same requests.
+to go with it; the rest is random altogether. A new `ServerConnection` decodes each of them. The same seed makes the
+same requests.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from mesh.wire.writer import encode_unsigned_varint
 from tests.wire.entities import ALL_VERSIONS, frame, header_and_body
 
 MAX_GROWTH_KIB = 128 * 1024
-"""How much the child may grow while it decodes: 4 MiB frames cost a few times their size, hostile counts nothing."""
+"""The most growth of the child while it decodes: 4 MiB frames cost a few times their size, hostile counts nothing."""
 
 SERVED = {api_key: (versions.lowest, versions.highest) for api_key, versions in APIS.items()}
 VALID = [header_and_body(api_key, version) for api_key, version in ALL_VERSIONS]
@@ -39,7 +39,7 @@ EXTREMES = [
 """Lengths and counts in every encoding: integers of each size, and varints."""
 
 HUGE_COUNTS = [(30_000).to_bytes(4, "big"), encode_unsigned_varint(30_000)]
-"""More than MAX_ELEMENTS, and not too many for the bytes that are put behind it."""
+"""More than MAX_ELEMENTS, but not too many for the bytes behind it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ def mutated(random: Random, request: bytes) -> bytes:
 
 
 def run(seed: int, requests: int) -> Outcome:
-    """Lets any other exception than ProtocolError through."""
+    """Runs the requests. Raises every exception other than ProtocolError."""
     random = Random(seed)
     refused: Counter[str] = Counter()
     decoded = 0
@@ -109,7 +109,7 @@ def run(seed: int, requests: int) -> Outcome:
 
 
 def receive(stream: bytes) -> int:
-    """How many requests could be decoded."""
+    """The number of requests that could be decoded."""
     received = ServerConnection(SERVED).receive_data(stream)
     for request in received:
         request.decode()
@@ -119,7 +119,7 @@ def receive(stream: bytes) -> int:
 def resident_kib() -> int:
     """The largest resident size of this process so far.
 
-    Not ru_maxrss where it can be helped: under Linux a child inherits that of its parent.
+    It avoids ru_maxrss where possible: under Linux a child inherits its parent's value.
     """
     status = Path("/proc/self/status")
     if not status.exists():
@@ -129,7 +129,7 @@ def resident_kib() -> int:
 
 
 def in_child(seed: int, requests: int) -> subprocess.CompletedProcess[str]:
-    """What is measured is measured in a process of its own: a crash ends only that one."""
+    """Measures in a separate process: a crash ends only that one."""
     command = [sys.executable, "-m", "tests.wire.fuzz", "--child", "--seed", str(seed), "--requests", str(requests)]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 

@@ -26,10 +26,10 @@ _SIZES: Final = {
 
 @dataclass(slots=True)
 class Spelling:
-    """How one entity is written.
+    """A way to write one entity.
 
-    width: bytes of each varint, at least. null_at: which of the fields that have a length is null, by its place among
-    those that are written. null: the length that says so, -1 or less.
+    width: least number of bytes of each varint. null_at: the position of the null field among the written fields that
+    have a length. null: the length that means null, -1 or less.
     """
 
     width: int = 1

@@ -1,4 +1,4 @@
-"""Clients are told other addresses in each of the answers that carry some, and all else as the broker said it."""
+"""Clients get other addresses in each of the answers that contain some, and all other bytes as the broker sent them."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ each_version = pytest.mark.parametrize(
 
 
 def header(api_key: ApiKey, version: int) -> bytes:
-    """With a tagged field in it, where there is room for one."""
+    """A header with a tagged field, if its version has room for one."""
     tagged = b"\x01\x05\x02ab" if has_tagged_response_header(api_key, version) else b""
     return CORRELATION_ID + tagged
 
 
 def body_of(api_key: ApiKey, version: int, told: list[Buffer]) -> bytes:
-    """What is behind the header, after a look at the length."""
+    """The body behind the header, after a check of the length."""
     frame = b"".join(told)
     assert int.from_bytes(frame[:4], "big") == len(frame) - 4
     start = header(api_key, version)
@@ -109,7 +109,7 @@ def test_an_answer_that_ends_before_the_addresses_do_is_an_error(api_key: ApiKey
         except ProtocolError:
             errors += 1
         else:
-            # Whatever is behind the addresses is not looked at.
+            # Bytes behind the addresses are not read.
             assert cut == whole[: len(cut)] and len(whole) - len(cut) == len(answer) - length
     assert errors > len(header(api_key, version))
 

@@ -63,7 +63,7 @@ def test_cut_once_at_every_byte(api_key: ApiKey, version: int) -> None:
 
 @pytest.mark.parametrize(("api_key", "version"), WALKED)
 def test_addresses_of_every_size(api_key: ApiKey, version: int) -> None:
-    """Around those where the size of the field takes a byte more."""
+    """Sizes around those at which the size of the field takes one more byte."""
     given_answer = sampled(api_key, version)
     (endpoint, _) = given_answer.entity.node_endpoints
     for size in (*range(90, 140), *range(16_340, 16_400)):
@@ -80,7 +80,7 @@ def test_fetch_changes_only_the_tag() -> None:
 
 
 def test_many_partitions_whose_records_have_lengths_of_all_sizes() -> None:
-    """Also of more than 2 MiB; null and empty ones, which most partitions have."""
+    """Also of more than 2 MiB; null and empty ones, as in most partitions."""
     given_answer = sampled(ApiKey.FETCH, 17)
     topic = given_answer.entity.responses[0]
     usual = replace(topic.partitions[0], aborted_transactions=None, **_no_tagged_fields(topic.partitions[0]))
@@ -155,7 +155,7 @@ def test_an_empty_answer() -> None:
 
 @pytest.mark.parametrize("api_key", ENDINGS)
 def test_elements_as_small_as_can_be(api_key: ApiKey) -> None:
-    """No count is refused that the frame has room for."""
+    """It refuses no count that fits into the frame."""
     version = VERSIONS[api_key][0]
     entity = sampled(api_key, version).entity
     topic = entity.responses[0]
@@ -179,7 +179,7 @@ def _smallest(partition: Any) -> Any:
 
 
 def _with_many_elements(partition: Any, many: int) -> Any:
-    """And nothing behind them."""
+    """Bytes with many elements and nothing behind them."""
     if hasattr(partition, "acquired_records"):
         return replace(partition, acquired_records=partition.acquired_records[:1] * many)
     return replace(_smallest(partition), aborted_transactions=partition.aborted_transactions[:1] * many)
@@ -187,7 +187,7 @@ def _with_many_elements(partition: Any, many: int) -> Any:
 
 @pytest.mark.parametrize("parts", [1, 2])
 def test_no_chunk_is_kept(parts: int) -> None:
-    """A buffer is used again as soon as what was sent of it has gone; one that is referred to cannot be cleared."""
+    """A buffer is used again as soon as its bytes are sent; a buffer with references to it cannot be cleared."""
     frame = sampled(ApiKey.FETCH, 17).frame
     for cut in range(1, len(frame)):
         walker = AnswerWalker(ApiKey.FETCH, 17, len(frame))
@@ -249,7 +249,7 @@ def test_counts_that_do_not_fit_the_frame(before: bytes, number: bytes) -> None:
     sizes=st.lists(st.integers(1, 100), max_size=30),
 )
 def test_changed_bytes(walked: tuple[ApiKey, int], changes: list[tuple[int, int]], sizes: list[int]) -> None:
-    """They pass or raise, the same in chunks as whole."""
+    """They pass or raise, in chunks as well as whole."""
     frame = bytearray(sampled(*walked).frame)
     for place, byte in changes:
         frame[place % len(frame)] = byte

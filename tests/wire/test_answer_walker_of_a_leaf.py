@@ -1,4 +1,4 @@
-"""Fetch answers of a leaf whose number is put into the ids of nodes, compared with kio's own."""
+"""Fetch answers of a leaf whose number goes into the ids of nodes, compared with kio's own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ApiVersions of a broker, narrowed to what is served here."""
+"""ApiVersions of a broker, reduced to the APIs that the mesh serves."""
 
 from __future__ import annotations
 

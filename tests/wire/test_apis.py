@@ -26,7 +26,7 @@ NOT_IN_KIO = {
     (ApiKey.STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE, 0),
     (ApiKey.UNREGISTER_CONTROLLER, 0),
 }
-"""What is new in Kafka 4.4."""
+"""New APIs of Kafka 4.4."""
 
 
 @pytest.mark.kafka

@@ -12,11 +12,18 @@ import pytest
 from kio.index import load_request_schema, load_response_schema
 
 from mesh.wire.apis import APIS, KNOWN_APIS, ApiKey, is_flexible
-from mesh.wire.connection import Request, ServerConnection
+from mesh.wire.connection import FramedRequest, ServerConnection
 from mesh.wire.decoder import decode_request
 from mesh.wire.encoder import encode_response
-from mesh.wire.errors import ProtocolError
-from mesh.wire.messages import ApiVersion, ApiVersionsResponse, FetchResponse, HeartbeatRequest, HeartbeatResponse
+from mesh.wire.errors import ErrorCode, ProtocolError
+from mesh.wire.messages import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FetchResponse,
+    HeartbeatRequest,
+    HeartbeatResponse,
+)
 from mesh.wire.reader import Cursor
 from tests.wire.entities import ALL_VERSIONS, CLIENT_ID, decode, encode, frame, sample, sample_request
 
@@ -27,7 +34,7 @@ HEARTBEAT_V0 = b"\0\x0c\0\0\0\0\0\x07\0\x03abc" + b"\0\x01g" + b"\0\0\0\x05" + b
 
 
 def header(api_key: ApiKey, version: int) -> bytes:
-    """Of a request with the correlation id 7."""
+    """A request header with the correlation id 7."""
     tagged = b"\1\5\2ab" if is_flexible(api_key, version) else b""
     name = CLIENT_ID.encode()
     return pack(">hhih", api_key, version, 7, len(name)) + name + tagged
@@ -42,11 +49,11 @@ def sent(connection: ServerConnection) -> bytes:
 
 
 def answered(correlation_id: int) -> bytes:
-    """HeartbeatResponse v0 without an error."""
+    """A HeartbeatResponse v0 without an error."""
     return pack(">iih", 6, correlation_id, 0)
 
 
-def assert_sample(request: Request, api_key: ApiKey, version: int, correlation_id: int) -> None:
+def assert_sample(request: FramedRequest, api_key: ApiKey, version: int, correlation_id: int) -> None:
     assert (request.api_key, request.api_version) == (api_key, version)
     assert (request.correlation_id, request.client_id) == (correlation_id, CLIENT_ID)
     body = encode(sample(load_request_schema(api_key, version)))
@@ -216,26 +223,16 @@ def test_body_buffers_are_passed_on_as_they_are() -> None:
 
 
 @pytest.mark.parametrize("version", [5, 99, 2**15 - 1, -1])
-def test_api_versions_in_an_unknown_version_is_answered_at_once_in_v0(version: int) -> None:
+def test_api_versions_in_an_unknown_version_is_a_request_of_v0(version: int) -> None:
     connection = ServerConnection({ApiKey.FETCH: (4, 17), ApiKey.API_VERSIONS: (0, 4)})
     unreadable = pack(">hhi", ApiKey.API_VERSIONS, version, 9) + b"\xff" * 5
-    assert connection.receive_data(frame(unreadable)) == []
-    answer = sent(connection)
-    assert answer[4:] == (
-        b"\0\0\0\x09"  # correlation_id
-        b"\0\x23"  # UNSUPPORTED_VERSION
-        b"\0\0\0\x01\0\x12\0\0\0\x04"
-    )
-    assert connection.pending == 0
-
-
-def test_even_that_answer_waits_for_its_turn() -> None:
-    connection = ServerConnection(SERVED)
-    unknown = frame(pack(">hhi", ApiKey.API_VERSIONS, 99, 2))
-    (request,) = connection.receive_data(heartbeat(1) + unknown)
-    assert (connection.data_to_send(), connection.pending) == ([], 1)
-    connection.answer(request, HeartbeatResponse())
-    assert sent(connection).startswith(answered(1) + pack(">i", 4 + 2 + 4 + 6) + pack(">i", 2))
+    (request,) = connection.receive_data(frame(unreadable))
+    assert (request.api_version, request.correlation_id, request.is_version_unknown) == (0, 9, True)
+    assert request.decode() == ApiVersionsRequest()
+    connection.answer(request, ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=()))
+    assert sent(connection)[4:] == b"\0\0\0\x09" + b"\0\x23" + bytes(4)
+    (known,) = connection.receive_data(frame(sample_request(ApiKey.API_VERSIONS, 0)))
+    assert not known.is_version_unknown
 
 
 @pytest.mark.parametrize("version", range(5))
@@ -300,7 +297,7 @@ def test_only_what_is_known_can_be_served(versions: tuple[int, int]) -> None:
 
 
 def test_what_has_left_is_let_go() -> None:
-    # Record buffers are used again once they have left: neither the connection nor the request may keep them.
+    # Record buffers are reused after sending: neither the connection nor the request may keep them.
     class Records(bytearray):
         pass
 

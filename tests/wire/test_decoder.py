@@ -1,4 +1,4 @@
-"""Requests: what kio writes is what we read, in every version; and what a peer may send instead."""
+"""Requests: the decoder reads what kio writes, in every version, and withstands what else a peer may send."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kio.index import load_request_schema
 
+from mesh.wire import decoder
 from mesh.wire.apis import ApiKey, is_flexible
 from mesh.wire.decoder import decode_request
 from mesh.wire.errors import ProtocolError
@@ -31,8 +32,12 @@ from tests.wire.entities import ALL_VERSIONS, BY_TABLES, encode, entities, lift,
 from tests.wire.spellings import Spelling
 
 
+def test_every_message_fits_every_version() -> None:
+    decoder.check()
+
+
 def assert_message(message: Any, expected: Mapping[str, Any]) -> None:
-    """Every field has the value it was sent with, or its default if this version cannot send it."""
+    """Asserts that every field has the value it was sent with, or its default if this version cannot send it."""
     for field in fields(message):
         value = getattr(message, field.name)
         if field.name not in expected:
@@ -171,7 +176,7 @@ def test_hostile_bytes(api_key: ApiKey, version: int, body: bytes, reason: str) 
 
 
 def test_elements_are_counted_over_the_whole_request() -> None:
-    # One topic of as many partitions as are allowed in all: with the topic itself, one too many.
+    # As many partitions of one topic as allowed in all: with the topic itself, one too many.
     def body(partitions: int) -> bytes:
         return b"\0\x01g" + pack(">i", 1) + b"\0\x01t" + pack(">i", partitions) + bytes(4 * partitions)
 
@@ -191,10 +196,10 @@ def test_tagged_fields_count_as_elements() -> None:
 
 @pytest.mark.parametrize("version", [11, 12])
 def test_all_topics_as_librdkafka_asks_for_them(version: int) -> None:
-    """A count of four bytes where one is enough, from `AdminClient.list_topics()` of confluent-kafka 2.16: null, two
+    """Its count has four bytes where one is enough, from `AdminClient.list_topics()` of confluent-kafka 2.16: null, two
     booleans that are false, no tagged fields, and three bytes that no broker looks at."""
     body = (
-        b"\0\0\0\0"  # what librdkafka takes for the count
+        b"\0\0\0\0"  # librdkafka takes this for the count
         b"\x01"  # its allow_auto_topic_creation
         b"\0"  # its include_topic_authorized_operations
         b"\0"  # its tagged fields

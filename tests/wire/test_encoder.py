@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kio.index import load_response_schema
 
-from mesh.wire import messages
+from mesh.wire import encoder, messages
 from mesh.wire.apis import APIS, ApiKey
 from mesh.wire.encoder import encode_response
 from mesh.wire.errors import ErrorCode
@@ -39,6 +39,10 @@ RESPONSES: Mapping[ApiKey, type] = {
 
 def body(api_key: ApiKey, version: int, response: ResponseMessage) -> bytes:
     return b"".join(encode_response(api_key, version, response))
+
+
+def test_every_message_fits_every_version() -> None:
+    encoder.check()
 
 
 @pytest.mark.parametrize(("api_key", "version"), BY_TABLES)

@@ -95,7 +95,7 @@ def from_kio(request: Any) -> FetchRequest:
 
 
 def to_kio(response: FetchResponse, version: int) -> Any:
-    """What the version has no field for is left out: its class takes no such argument."""
+    """It leaves out values for which the version has no field: kio's class does not accept them."""
     schema = load_response_schema(ApiKey.FETCH, version)
     module = __import__(schema.__module__, fromlist=["response"])
     by_id = version >= 13
@@ -176,7 +176,7 @@ def test_golden_request_v12() -> None:
 
 @pytest.mark.parametrize("tagged", [set(), {0}, {1}, {2}, {0, 2}, {0, 1, 2}])
 def test_partitions_with_tagged_fields_stand_beside_others(tagged: set[int]) -> None:
-    """They are read all at once only where none has any."""
+    """The decoder reads partitions all at once only if none has tagged fields."""
     ends = [b"\x01\x09\x02\0\0" if number in tagged else b"\0" for number in range(3)]
     rows = [struct.pack(">iiqiqi", number, -1, number << 8, -1, -1, 1 << 20) + end for number, end in enumerate(ends)]
     start = b"\xff\xff\xff\xff" + struct.pack(">iiibii", 500, 1, 1 << 20, 0, 0, -1) + b"\x02\x02t\x04"
@@ -237,7 +237,8 @@ def test_a_null_array_of_topics_is_refused(version: int) -> None:
 
 
 def decode_topics_position(version: int) -> int:
-    """max_wait, min_bytes, max_bytes, isolation level; the replica id before them, the session behind them."""
+    """The values in front of the topics: max_wait, min_bytes, max_bytes, isolation level; the replica id before them,
+    the session behind them."""
     return 13 + (4 if version < 15 else 0) + (8 if version >= 7 else 0)
 
 

@@ -8,10 +8,10 @@ from struct import pack
 import pytest
 
 from mesh.wire.apis import ApiKey, has_tagged_response_header, is_flexible
-from mesh.wire.entities import Side
+from mesh.wire.entities import Direction
 from mesh.wire.entities.fields import FIXED_SIZES, Field
 from mesh.wire.entities.layouts import layout
-from mesh.wire.first_errors import WITHOUT_ERROR, first_error, way_to_error
+from mesh.wire.first_errors import WITHOUT_ERROR, first_error, path_to_error
 from mesh.wire.relayed_apis import RELAYED_APIS
 from mesh.wire.writer import encode_unsigned_varint
 
@@ -19,7 +19,7 @@ EVERY = [(key, version) for key, versions in RELAYED_APIS.items() for version in
 
 
 def way_in(fields: Iterable[Field]) -> list[str] | None:
-    """The way to the first error code of a message; None if there is none, or something is in the way."""
+    """The path to the first error code of a message; None if there is none, or another field is in the way."""
     way: list[str] = []
     for field in fields:
         if field.tag is not None:
@@ -38,7 +38,7 @@ def way_in(fields: Iterable[Field]) -> list[str] | None:
 
 
 def joined(way: Iterable[str]) -> str:
-    """Neighbouring numbers as one."""
+    """Joins neighbouring numbers into one."""
     found: list[str] = []
     for word in way:
         if found and word.isdigit() and found[-1].isdigit():
@@ -50,20 +50,20 @@ def joined(way: Iterable[str]) -> str:
 
 @pytest.mark.parametrize(("api_key", "version"), EVERY, ids=lambda each: getattr(each, "name", str(each)))
 def test_the_way_is_that_of_kafkas_messages(api_key: ApiKey, version: int) -> None:
-    found = way_in(layout(api_key, version, Side.RESPONSE))
+    found = way_in(layout(api_key, version, Direction.RESPONSE))
     if api_key in WITHOUT_ERROR:
         assert found is None
-        assert way_to_error(api_key, version) is None
+        assert path_to_error(api_key, version) is None
     else:
         assert found is not None
-        assert way_to_error(api_key, version) == joined(found)
+        assert path_to_error(api_key, version) == joined(found)
 
 
 def answer(api_key: ApiKey, version: int, code: int, text: bytes = b"text", tags: bytes = b"\0") -> bytes:
-    """As far as its error, with one element in each array, and something behind it."""
+    """An answer up to its error, with one element in each array, and more bytes behind it."""
     flexible = is_flexible(api_key, version)
     frame = bytearray(pack(">ii", 0, 7) + (tags if has_tagged_response_header(api_key, version) else b""))
-    for word in (way_to_error(api_key, version) or "").split():
+    for word in (path_to_error(api_key, version) or "").split():
         if word == "[":
             frame += b"\x02" if flexible else pack(">i", 1)
         elif word == "s":

@@ -18,7 +18,7 @@ NOT_OF_THE_DECODER = {
     "unexpected_response",
     "no_route",
 }
-"""What handlers, the gate of a connection, and clients of brokers say."""
+"""Errors of handlers, of a connection's gate, and of clients of brokers."""
 
 
 def test_hostile_requests_end_in_protocol_errors_only() -> None:

@@ -1,4 +1,5 @@
-"""Frames between a client and what carries its requests: none is lost, none overtakes another, whatever is held up."""
+"""Frames between a client and the carrier of its requests: none is lost, and none overtakes another, however long some
+are held up."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ LIMIT = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """A change of an answer; who looks at it is the test."""
+    """A changed answer; the test looks at it."""
 
     name: str = ""
 
@@ -82,8 +83,8 @@ def test_a_request_that_is_taken_holds_up_what_follows(cuts: list[int], more: li
     for chunk in chunks(first + second + third, cuts):
         frames.receive_requests(chunk)
     assert taken_out(frames.passed) == first
-    assert frames.undecided is not None
-    head, whole = frames.undecided
+    assert frames.pending_request is not None
+    head, whole = frames.pending_request
     assert head == RequestHead(38, ApiKey.FETCH, 9, 2) and whole == second
     frames.decide(Decision([b"another ", b"frame"], change=change))
     frames.go_on()
@@ -91,8 +92,8 @@ def test_a_request_that_is_taken_holds_up_what_follows(cuts: list[int], more: li
     for chunk in chunks(answer(1) + answer(2, b"z" * 9) + answer(3), more):
         frames.receive_answers([chunk])
     assert taken_out(frames.sent) == answer(1)
-    assert frames.unseen == (change, memoryview(answer(2, b"z" * 9)))
-    frames.see([b"changed"])
+    assert frames.pending_answer == (change, memoryview(answer(2, b"z" * 9)))
+    frames.answer_changed([b"changed"])
     assert taken_out(frames.sent) == b"changed" + answer(3)
 
 
@@ -120,7 +121,7 @@ def test_an_answer_made_here_waits_for_one_that_is_looked_at() -> None:
     frames.receive_answers([answer(1)])
     frames.decide(Decision(None, [b"here"]))
     assert not frames.sent
-    frames.see([b"seen "])
+    frames.answer_changed([b"seen "])
     assert taken_out(frames.sent) == b"seen here"
 
 
@@ -167,8 +168,8 @@ def test_a_request_that_is_alone_holds_up_what_follows_until_its_client_has_the_
     assert taken_out(frames.passed) == request(1) + b"instead"
     assert frames.has_waiting_requests
     frames.receive_answers([answer(1), answer(2)])
-    assert (taken_out(frames.sent), frames.unseen is not None) == (answer(1), True)
-    frames.see([answer(2, b"changed")])
+    assert (taken_out(frames.sent), frames.pending_answer is not None) == (answer(1), True)
+    frames.answer_changed([answer(2, b"changed")])
     assert (taken_out(frames.sent), taken_out(frames.passed)) == (answer(2, b"changed"), request(3))
     frames.receive_answers([answer(3)])
     assert taken_out(frames.sent) == answer(3)
@@ -179,12 +180,12 @@ def test_a_follow_up_comes_in_the_place_of_the_request_before_it() -> None:
     frames.receive_requests(memoryview(request(1) + request(2)))
     frames.decide(Decision([b"first"], change=Named("first"), is_alone=True))
     frames.receive_answers([answer(1, b"of the first")])
-    frames.see(FollowUp([b"second"], Named("second")))
+    frames.answer_changed(FollowUp([b"second"], Named("second")))
     assert (taken_out(frames.passed), taken_out(frames.sent)) == (b"firstsecond", b"")
     frames.receive_answers([answer(1, b"of the second")])
-    assert frames.unseen is not None
-    assert frames.unseen[0] == Named("second")
-    frames.see([answer(1, b"of both")])
+    assert frames.pending_answer is not None
+    assert frames.pending_answer[0] == Named("second")
+    frames.answer_changed([answer(1, b"of both")])
     assert (taken_out(frames.sent), taken_out(frames.passed)) == (answer(1, b"of both"), request(2))
 
 
@@ -195,8 +196,8 @@ def test_what_is_seen_of_others_does_not_end_it() -> None:
     frames.go_on()
     frames.decide(Decision([b"alone"], change=Named(), is_alone=True))
     frames.receive_answers([answer(1)])
-    frames.see([answer(1)])
+    frames.answer_changed([answer(1)])
     assert taken_out(frames.passed) == b"onealone"
     frames.receive_answers([answer(2)])
-    frames.see([answer(2)])
+    frames.answer_changed([answer(2)])
     assert taken_out(frames.passed) == request(3)

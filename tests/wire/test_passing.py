@@ -70,7 +70,7 @@ def assert_cut(cutter: Any, head_size: int, frames: list[tuple[Any, bytes]], siz
 
 
 def assembled(pieces: list[Piece[Any]]) -> list[tuple[Any, bytes]]:
-    """The frames and their heads."""
+    """The frames and their heads, put together."""
     frames: list[tuple[Any, bytes]] = []
     is_inside = False
     for piece in pieces:

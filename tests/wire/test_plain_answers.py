@@ -21,7 +21,7 @@ each_version = pytest.mark.parametrize("version", VERSIONS)
 
 
 class Nowhere:
-    """No address may be asked for."""
+    """Fails if any address is asked for."""
 
     def address_of(self, node: int, host: str, port: int) -> tuple[str, int] | None:
         raise AssertionError((node, host, port))
@@ -114,7 +114,8 @@ def test_older_versions_are_not_looked_at() -> None:
 
 @given(st.sampled_from(VERSIONS), st.data())
 def test_what_is_plain_needs_no_walk_and_has_no_error(version: int, data: st.DataObject) -> None:
-    """Bytes of one are changed at random; if it is plain still, the walk finds nothing in it either."""
+    """The test changes bytes of a plain answer at random; if it is still plain, the walk finds no error in it
+    either."""
     frame = bytearray(plain(version))
     for _ in range(data.draw(st.integers(1, 3))):
         frame[data.draw(st.integers(4, len(frame) - 1))] = data.draw(st.integers(0, 255))

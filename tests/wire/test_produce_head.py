@@ -26,7 +26,7 @@ def compact(content: bytes | None) -> bytes:
 
 
 def head(version: int, client_id: bytes | None, tags: list[tuple[int, bytes]], transactional_id: bytes | None) -> bytes:
-    """All in front of acks."""
+    """All bytes in front of acks."""
     begin = bytes(4) + pack(">hhi", 0, version, 7) + text(client_id)
     if version < 9:
         return begin + text(transactional_id)

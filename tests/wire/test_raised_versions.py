@@ -1,4 +1,4 @@
-"""What is served besides, by what a broker serves."""
+"""The versions that the mesh serves in addition, depending on those of a broker."""
 
 from __future__ import annotations
 

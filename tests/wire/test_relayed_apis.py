@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from mesh.wire.apis import KNOWN_APIS, ApiKey
-from mesh.wire.entities import Side
+from mesh.wire.entities import Direction
 from mesh.wire.relayed_apis import ADVERTISED_APIS, RELAYED_APIS
 from tests.integration.jars import missing_programs
 from tests.wire.entities.kafka_messages import definitions
 
 BETWEEN_BROKERS = set(range(83, 88))
-"""Of share coordinators: a client's listener advertises them too."""
+"""APIs of share coordinators: a client's listener advertises them too."""
 
 
 def test_versions_are_those_that_are_known() -> None:
@@ -35,6 +35,6 @@ def test_they_are_what_kafka_serves_on_a_listener_of_brokers() -> None:
     of_brokers = {
         int(api_key)
         for (api_key, side), definition in definitions().items()
-        if side is Side.REQUEST and "broker" in definition.listeners
+        if side is Direction.REQUEST and "broker" in definition.listeners
     }
     assert {int(api_key) for api_key in RELAYED_APIS} == of_brokers - BETWEEN_BROKERS

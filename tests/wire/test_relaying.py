@@ -23,14 +23,14 @@ _LENGTH = Struct(">i")
 
 
 class Elsewhere:
-    """All nodes are reached at `mesh`, at ports of their own, but for 7."""
+    """All nodes are reached at `mesh`, each at its own port, except node 7."""
 
     def address_of(self, node: int, host: str, port: int) -> tuple[str, int] | None:
         return ("mesh", 9000 + node) if node != 7 else None
 
 
 class Bench:
-    """A connection, and all that came out of it."""
+    """A connection, and all its output."""
 
     def __init__(self, guard: object = None) -> None:
         self.answered: list[RelayedRequest] = []
@@ -226,7 +226,7 @@ def test_answers_that_nobody_can_have_meant(frames: list[bytes]) -> None:
         bench.reply(*[frame for frame in frames if frame not in asked])
 
 
-def test_a_guard_says_who_may_ask() -> None:
+def test_a_guard_says_which_client_may_ask() -> None:
     def nobody(api_key: int) -> None:
         raise ProtocolError("unauthenticated", str(api_key))
 

@@ -288,7 +288,7 @@ def test_records_are_empty_and_not_null() -> None:
 
 
 def test_as_many_acknowledgement_types_as_there_are_bytes() -> None:
-    """They are no elements of an array: a member may acknowledge tens of thousands of records one by one."""
+    """They are not elements of an array: a member may acknowledge tens of thousands of records one by one."""
     types = b"\x01\x02" * 20_000
     length = bytes([(40_001 & 0x7F) | 0x80, (40_001 >> 7 & 0x7F) | 0x80, 40_001 >> 14])
     batch = b"\0" * 8 + (39_999).to_bytes(8, "big") + length + types + b"\0"
@@ -299,6 +299,6 @@ def test_as_many_acknowledgement_types_as_there_are_bytes() -> None:
 
 @pytest.mark.parametrize("announced", [b"\xff\xff\xff\xff\x07", b"\x00"])
 def test_a_length_that_is_none_is_refused(announced: bytes) -> None:
-    """Two billion topics, and null in place of them."""
+    """Two billion topics, and null in their place."""
     with pytest.raises(ProtocolError):
         decode_share_acknowledge_request(Cursor(b"\x02g\x02m\0\0\0\x01" + announced), 1)

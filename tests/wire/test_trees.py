@@ -15,21 +15,26 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mesh.wire.apis import ApiKey
-from mesh.wire.entities import Side
+from mesh.wire.entities import Direction
 from mesh.wire.errors import ProtocolError
 from mesh.wire.relayed_apis import RELAYED_APIS
-from mesh.wire.trees import MAX_REQUEST_ELEMENTS, read_tree, write_tree
+from mesh.wire.trees import MAX_REQUEST_ELEMENTS, read_tree, read_views, write_pieces, write_tree
 from tests.integration.jars import missing_programs
 from tests.wire.entities import decode, encode, entities, sample
 from tests.wire.entities.kafka_messages import definitions
 from tests.wire.entities.messages import MESSAGES, Message, named, sample_body, schema_of
 
 OF_KIO = [message for message in MESSAGES if schema_of(*message) is not None]
-SOMETIMES = settings(max_examples=8, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+OF_ONE_SIDE = {
+    (api_key, side): [(api_key, version, side) for other, version, of in OF_KIO if (other, of) == (api_key, side)]
+    for api_key, _, side in OF_KIO
+}
+"""The versions of each request and each answer."""
+SOMETIMES = settings(max_examples=16, suppress_health_check=[HealthCheck.too_slow], deadline=None)
 
 
 def tree_of(entity: Any) -> Any:
-    """What the tree of one of kio's entities should be."""
+    """The expected tree of one of kio's entities."""
     match entity:
         case None | bool() | bytes() | UUID():
             return entity
@@ -73,14 +78,15 @@ def test_what_was_read_is_written_as_it_came(message: Message) -> None:
     body = sample_body(*message)
     tree = read_tree(*message, memoryview(body))
     written = write_tree(*message, tree)
-    assert len(written) == len(body)  # where kio lacks the version, true is any number but zero in the sample
+    assert len(written) == len(body)  # where kio lacks the version, true is any non-zero number in the sample
     assert read_tree(*message, written) == tree
 
 
-@pytest.mark.parametrize("message", OF_KIO, ids=named)
+@pytest.mark.parametrize("versions", OF_ONE_SIDE.values(), ids=lambda each: named(each[0]))
 @given(data=st.data())
 @SOMETIMES
-def test_random_messages_are_read_and_written_as_by_kio(message: Message, data: st.DataObject) -> None:
+def test_random_messages_are_read_and_written_as_by_kio(versions: list[Message], data: st.DataObject) -> None:
+    message = data.draw(st.sampled_from(versions))
     schema: Any = schema_of(*message)
     entity = data.draw(entities(schema))
     body = encode(entity)
@@ -103,29 +109,93 @@ def test_what_a_tree_lacks_has_its_default_and_unknown_keys_are_left_out(message
     assert write_tree(*message, {**default, "from_another_version": 7}) == write_tree(*message, {})
 
 
+def _plain(tree: Any) -> Any:
+    """The tree with bytes in place of views."""
+    match tree:
+        case dict():
+            return {name: _plain(value) for name, value in tree.items()}
+        case list():
+            return [_plain(each) for each in tree]
+        case memoryview():
+            return bytes(tree)
+        case _:
+            return tree
+
+
+@pytest.mark.parametrize("message", MESSAGES, ids=named)
+def test_views_and_pieces_are_what_trees_and_bodies_are(message: Message) -> None:
+    body = sample_body(*message)
+    tree = read_views(*message, memoryview(bytearray(body)))
+    assert _plain(tree) == read_tree(*message, body)
+    assert b"".join(write_pieces(*message, tree)) == write_tree(*message, tree)
+
+
+PARTITION: dict[str, Any] = {"partition_index": 1, "records": b"records of the first"}
+
+
+def test_records_pass_without_a_copy() -> None:
+    """They are parts of the received frame, and are written as they are."""
+    fetch = (ApiKey.FETCH, 12, Direction.RESPONSE)
+    partitions = [PARTITION, {"partition_index": 2}, PARTITION | {"records": b"and of the third"}]
+    frame = bytearray(write_tree(*fetch, {"responses": [{"topic": "t", "partitions": partitions}]}))
+    (topic,) = read_views(*fetch, memoryview(frame))["responses"]
+    first, second, third = (each["records"] for each in topic["partitions"])
+    assert (first.obj, second, third.obj) == (frame, b"", frame)
+    pieces = write_pieces(*fetch, {"responses": [topic]})
+    assert [each for each in pieces if each is first or each is third] == [first, third]
+    assert b"".join(pieces) == frame
+
+
+def test_records_may_be_written_in_parts() -> None:
+    fetch, whole = (ApiKey.FETCH, 11, Direction.RESPONSE), b"one and the other"
+    tree, in_parts = (
+        {"responses": [{"topic": "t", "partitions": [PARTITION | {"records": records}]}]}
+        for records in (whole, (b"one ", memoryview(b"and the other")))
+    )
+    assert write_tree(*fetch, in_parts) == b"".join(write_pieces(*fetch, in_parts)) == write_tree(*fetch, tree)
+
+
+@pytest.mark.parametrize("version", [8, 9])
+def test_records_that_are_null_stay_so(version: int) -> None:
+    produce = (ApiKey.PRODUCE, version, Direction.REQUEST)
+    topics = [{"name": "t", "partition_data": [{"index": 0, "records": None}]}]
+    body = write_tree(*produce, {"topic_data": topics})
+    tree = read_views(*produce, memoryview(body))
+    assert tree["topic_data"][0]["partition_data"][0]["records"] is None
+    assert b"".join(write_pieces(*produce, tree)) == body
+
+
+def test_a_body_in_views_that_ends_early_is_an_error() -> None:
+    for message in ((ApiKey.FETCH, 16, Direction.RESPONSE), (ApiKey.PRODUCE, 9, Direction.REQUEST)):
+        body = memoryview(sample_body(*message))
+        for length in range(len(body)):
+            with pytest.raises(ProtocolError):
+                read_views(*message, body[:length])
+
+
 GOLDEN: list[tuple[Message, dict[str, Any], bytes]] = [
     (
-        (ApiKey.OFFSET_COMMIT, 8, Side.RESPONSE),
+        (ApiKey.OFFSET_COMMIT, 8, Direction.RESPONSE),
         {"topics": [{"name": "t", "partitions": [{"partition_index": 1, "error_code": 29}]}]},
         b"\0\0\0\0\x02\x02t\x02\0\0\0\x01\0\x1d\0\0\0",
     ),
     (
-        (ApiKey.DELETE_GROUPS, 3, Side.RESPONSE),
+        (ApiKey.DELETE_GROUPS, 3, Direction.RESPONSE),
         {"throttle_time_ms": 5, "results": [{"group_id": "g", "error_code": 68, "error_message": None}]},
         b"\0\0\0\x05\x02\x02g\0\x44\0\0\0",
     ),
     (
-        (ApiKey.API_VERSIONS, 5, Side.REQUEST),
+        (ApiKey.API_VERSIONS, 5, Direction.REQUEST),
         {"client_software_name": "n", "client_software_version": "v"},
         b"\x02n\x02v\0\xff\xff\xff\xff\0",
     ),
     (
-        (ApiKey.FETCH, 12, Side.REQUEST),
+        (ApiKey.FETCH, 12, Direction.REQUEST),
         {"max_wait_ms": 500, "session_epoch": 7, "cluster_id": "c"},
         b"\xff\xff\xff\xff\0\0\x01\xf4\0\0\0\0\x7f\xff\xff\xff\0\0\0\0\0\0\0\0\x07\x01\x01\x01\x01\0\x02\x02c",
     ),
     (
-        (ApiKey.METADATA, 0, Side.RESPONSE),
+        (ApiKey.METADATA, 0, Direction.RESPONSE),
         {"topics": [{"error_code": 0, "name": "t", "partitions": None}]},
         b"\0\0\0\0\0\0\0\x01\0\0\0\x01t\0\0\0\0",
     ),
@@ -139,39 +209,39 @@ def test_golden_bytes(message: Message, tree: dict[str, Any], body: bytes) -> No
 
 
 def test_unknown_tagged_fields_are_dropped() -> None:
-    heartbeat = (ApiKey.HEARTBEAT, 4, Side.RESPONSE)
+    heartbeat = (ApiKey.HEARTBEAT, 4, Direction.RESPONSE)
     assert read_tree(*heartbeat, b"\0\0\0\x01\0\x1b\x01\x63\x02no") == {"throttle_time_ms": 1, "error_code": 27}
 
 
 def test_a_count_above_what_is_left_is_an_error_at_once() -> None:
     for count in (b"\x7f\xff\xff\xff", b"\0\0\0\x05"):
         with pytest.raises(ProtocolError, match="announced at 4, 0 left"):
-            read_tree(ApiKey.METADATA, 1, Side.REQUEST, count)
+            read_tree(ApiKey.METADATA, 1, Direction.REQUEST, count)
 
 
 def test_elements_are_counted_over_the_whole_request_also_in_tagged_fields() -> None:
     topics = b"\0\x01t" * (MAX_REQUEST_ELEMENTS + 1)
     with pytest.raises(ProtocolError) as error:
-        read_tree(ApiKey.METADATA, 1, Side.REQUEST, (MAX_REQUEST_ELEMENTS + 1).to_bytes(4, "big") + topics)
+        read_tree(ApiKey.METADATA, 1, Direction.REQUEST, (MAX_REQUEST_ELEMENTS + 1).to_bytes(4, "big") + topics)
     assert error.value.reason == "too_many_elements"
 
 
 def test_bytes_behind_a_body_are_not_looked_at() -> None:
-    """librdkafka's broker for tests answers some requests with a byte too many, and its clients take them."""
-    assert read_tree(ApiKey.METADATA, 1, Side.REQUEST, b"\xff\xff\xff\xffmore") == {"topics": None}
-    assert read_tree(ApiKey.HEARTBEAT, 0, Side.RESPONSE, b"\0\0more") == {"error_code": 0}
+    """librdkafka's broker for tests answers some requests with an extra byte, and its clients accept these answers."""
+    assert read_tree(ApiKey.METADATA, 1, Direction.REQUEST, b"\xff\xff\xff\xffmore") == {"topics": None}
+    assert read_tree(ApiKey.HEARTBEAT, 0, Direction.RESPONSE, b"\0\0more") == {"error_code": 0}
 
 
 @pytest.mark.parametrize("tree", [{"error_code": 1 << 15}, {"error_message": "x" * 40_000}])
 def test_a_value_without_room_is_an_error(tree: dict[str, Any]) -> None:
     with pytest.raises(ValueError):
-        write_tree(ApiKey.SHARE_GROUP_HEARTBEAT, 1, Side.RESPONSE, tree)
+        write_tree(ApiKey.SHARE_GROUP_HEARTBEAT, 1, Direction.RESPONSE, tree)
 
 
 def test_what_is_not_relayed_is_an_error() -> None:
     for api_key, version in ((ApiKey.VOTE, 0), (ApiKey.FETCH, 3)):
         with pytest.raises(ValueError, match="is not relayed"):
-            read_tree(api_key, version, Side.REQUEST, b"")
+            read_tree(api_key, version, Direction.REQUEST, b"")
 
 
 @pytest.mark.kafka
@@ -190,7 +260,7 @@ _OLDER_NAMES = {
     (ApiKey.TXN_OFFSET_COMMIT, "generation_id_or_member_epoch"): "generation_id",
     (ApiKey.STREAMS_GROUP_HEARTBEAT, "acceptable_recovery_lag_legacy"): "acceptable_recovery_lag",
 }
-"""Of fields that Kafka has renamed since kio's definitions."""
+"""Fields that Kafka has renamed since kio's definitions."""
 
 
 def _defaults(of: Any, structs: Mapping[str, Any], version: int) -> dict[str, Any]:
@@ -232,7 +302,7 @@ _EMPTY = {
 
 
 def _snake(name: str) -> str:
-    """As Kafka's own generator has them: `enable2Pc` is `enable2_pc` there."""
+    """Names as Kafka's own generator makes them: `enable2Pc` becomes `enable2_pc`."""
     return re.sub(r"(?<=[a-z0-9])([A-Z])", r"_\1", name).lower()
 
 

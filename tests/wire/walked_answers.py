@@ -1,4 +1,4 @@
-"""Fetch and ShareFetch answers made by kio, ways to have them walked, and what has to come out."""
+"""Fetch and ShareFetch answers made by kio, ways to have them walked, and the expected bytes."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from tests.wire.entities import decode, encode, entities, sample
 
 WALKED = [(api_key, version) for api_key, versions in VERSIONS.items() for version in versions]
 ENDINGS = {ApiKey.FETCH: b"\x00", ApiKey.SHARE_FETCH: b"\x01\x00"}
-"""How an answer without addresses ends."""
+"""The end of an answer without addresses."""
 HEADER = bytes((0, 0, 0, 7, 0))
 """Correlation id 7, no tagged fields."""
 HELD_AT_MOST = 16
 
 
 class Answer(NamedTuple):
-    """An answer, kio's entity and the frame of it; its addresses begin at `end`."""
+    """An answer: kio's entity and its frame; its addresses begin at `end`."""
 
     api_key: ApiKey
     version: int
@@ -51,7 +51,7 @@ def _entities(api_key: ApiKey, version: int) -> st.SearchStrategy[Any]:
 
 @st.composite
 def answers(draw: st.DrawFn, largest: int = 50_000) -> Answer:
-    """largest: how many bytes the records of a partition may have."""
+    """largest: the most bytes of a partition's records."""
     api_key, version = draw(st.sampled_from(WALKED))
     entity = draw(_entities(api_key, version))
     if draw(st.booleans()):
@@ -71,7 +71,7 @@ def answers(draw: st.DrawFn, largest: int = 50_000) -> Answer:
 
 
 def walk(walker: AnswerWalker, frame: bytes, sizes: Iterable[int]) -> bytes:
-    """What has passed when the frame came in chunks of these sizes, and the rest in one."""
+    """The bytes that passed when the frame came in chunks of these sizes, and the rest in one."""
     passed = bytearray()
     held = 0
     for start, end in pairwise(chain(_cuts(len(frame), sizes), [len(frame)])):
@@ -86,7 +86,7 @@ def walk(walker: AnswerWalker, frame: bytes, sizes: Iterable[int]) -> bytes:
 
 
 def walk_in_every_way(api_key: ApiKey, version: int, frame: bytes) -> bytes:
-    """What has passed, which is the same whole, byte by byte, and cut once anywhere."""
+    """The bytes that passed, which are the same for the whole frame, byte by byte, and cut once anywhere."""
     ways: list[Iterable[int]] = [(), repeat(1), *([cut] for cut in range(1, len(frame)))]
     (passed,) = {walk(AnswerWalker(api_key, version, len(frame)), frame, sizes) for sizes in ways}
     return passed
@@ -108,7 +108,8 @@ def is_part(piece: Buffer, chunk: memoryview) -> bool:
 
 
 def assert_hidden(given: Answer, passed: bytes) -> None:
-    """No address is left, what hides them is one tagged field up to the end of the frame, and all else is as it was."""
+    """Asserts that no address is left, that one tagged field up to the end of the frame hides them, and that all else
+    is unchanged."""
     api_key, version, entity, frame, end = given
     assert len(passed) == len(frame)
     assert passed[:end] == frame[:end]
@@ -122,7 +123,8 @@ def assert_hidden(given: Answer, passed: bytes) -> None:
 
 
 def assert_one_field(tagged: bytes) -> None:
-    """These are tagged fields as a whole: one, with a tag that no version knows. Every number is as short as can be."""
+    """Asserts that these bytes are one tagged field, with a tag that no version knows, and with every number as short
+    as possible."""
     count, tagged = _varint(tagged)
     tag, tagged = _varint(tagged)
     size, content = _varint(tagged)

@@ -1,7 +1,7 @@
-"""The status page: one self-contained document that asks /status, /metrics and /readyz of the process that served it.
+"""The status page: one self-contained document that reads /status, /metrics and /readyz of the process that served it.
 
-It holds nothing about the process itself, so it is served without the token; what it asks for is not. Its policy
-(Content-Security-Policy) lets it run its own script and ask its own origin, and nothing else.
+The page has no data of the process, so it is served without the token; the addresses that it reads require the token.
+Its Content-Security-Policy lets it run its own script and ask its own origin, and nothing else.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _FORBIDDEN: Final = "default-src 'none'; base-uri 'none'; form-action 'none'; fr
 
 @cache
 def _document() -> tuple[bytes, str]:
-    """The page, and the policy under which a browser shows it."""
+    """Returns the page, and its Content-Security-Policy."""
     folder = resources.files(__package__)
     page, style, script = ((folder / name).read_text("utf-8") for name in ("page.html", "page.css", "page.js"))
     whole = page.replace("/*STYLE*/", style).replace("/*SCRIPT*/", script)

@@ -95,22 +95,50 @@ function held(member) {
 }
 
 const nameOf = (member) => (member.id.startsWith(member.client_id) ? member.id : `${member.client_id} ${member.id}`);
-function membersOf(pool) {
-  const slowestFirst = [...pool.members].sort((one, other) => (other.oldest_held_seconds || 0) - (one.oldest_held_seconds || 0));
-  return table([["member", "name"], ["host", "name wide"], ["settles by", "wide"], ["holds", "number"], ["oldest", "number"], ["heard", "number wide"], ["gets nothing because", ""]],
-    slowestFirst.map((member) => [nameOf(member), member.client_host, member.acknowledge, held(member),
-      duration(member.oldest_held_seconds), duration(member.last_heard_seconds), member.reason || ""]));
+function lookAt(cluster, pool, where) {
+  const made = element("button", { type: "button", class: "look" }, "look");
+  made.addEventListener("click", () => look({ virtual_cluster: cluster.name, group: pool.group, ...where }));
+  return made;
 }
 
-function partitionsOf(pool) {
+function membersOf(cluster, pool) {
+  const slowestFirst = [...pool.members].sort((one, other) => (other.oldest_held_seconds || 0) - (one.oldest_held_seconds || 0));
+  return table([["member", "name"], ["host", "name wide"], ["settles by", "wide"], ["holds", "number"], ["oldest", "number"], ["heard", "number wide"], ["gets nothing because", ""], ["", ""]],
+    slowestFirst.map((member) => [nameOf(member), member.client_host, member.acknowledge, held(member),
+      duration(member.oldest_held_seconds), duration(member.last_heard_seconds), member.reason || "",
+      member.records > 0 ? lookAt(cluster, pool, { member: member.id }) : ""]));
+}
+
+function partitionsOf(cluster, pool) {
   const mostFirst = [...pool.partitions].sort((one, other) => (other.lag || 0) - (one.lag || 0));
-  return table([["partition", "name"], ["cluster", ""], ["source", "wide"], ["committed", "number wide"], ["end", "number wide"], ["lag", "number"], ["backlog", "number"], ["waits for", ""]],
+  return table([["partition", "name"], ["cluster", ""], ["source", "wide"], ["committed", "number wide"], ["end", "number wide"], ["lag", "number"], ["backlog", "number"], ["waits for", ""], ["", ""]],
     mostFirst.map((each) => {
       const oldest = each.oldest_unacknowledged;
-      const waits = oldest === null ? "" : `offset ${oldest.offset}` + (oldest.member === null ? ", nobody has it" : `, held for ${duration(oldest.held_seconds)} by ${oldest.member}`);
+      const waits = oldest === null ? "" : `offset ${oldest.offset}` + (oldest.member === null ? ", no member has it" : `, held for ${duration(oldest.held_seconds)} by ${oldest.member}`);
       const source = each.source === "down" ? element("b", { class: "bad" }, "down") : each.standing === "active" ? "up" : each.standing;
-      return [`${each.topic}-${each.partition}`, each.cluster, source, short(each.committed), short(each.end), short(each.lag), short(each.backlog), waits];
+      return [`${each.topic}-${each.partition}`, each.cluster, source, short(each.committed), short(each.end), short(each.lag), short(each.backlog), waits,
+        oldest === null ? "" : lookAt(cluster, pool, { partition: `${each.cluster}/${each.upstream_topic}-${each.upstream_partition}`, offset: oldest.offset })];
     }));
+}
+
+// Replays: how far each is, and its end
+
+function replaysOf(cluster, pool) {
+  if (!pool.replays.length) return null;
+  return table([["replay", "name"], ["left", "number"], ["", ""], ["records/s", "number wide"], ["", ""]],
+    pool.replays.map((each) => [each.replay, short(each.left), element("meter", { min: 0, max: each.offsets, value: each.offsets - each.left, title: `${each.offsets - each.left} of ${each.offsets}` }),
+      each.rate === null ? "" : short(each.rate), each.state === "cancelled" ? "cancelled; members have the rest" : cancelOf(cluster, pool, each)]));
+}
+
+function cancelOf(cluster, pool, replay) {
+  const made = element("button", { type: "button", class: "look", "data-action": "cancel" }, "cancel");
+  made.addEventListener("click", async () => {
+    if (!confirm(`Cancel replay ${replay.replay} of ${pool.group}? The rest of it is not delivered again.`)) return;
+    const answer = await ask(`replays?${new URLSearchParams({ virtual_cluster: cluster.name, group: pool.group, replay: replay.replay })}`, "DELETE");
+    if (!answer.ok) alert((await answer.json()).problem);
+    await refresh();
+  });
+  return made;
 }
 
 const opened = new Set();
@@ -129,7 +157,7 @@ function poolOf(cluster, pool, now) {
   return element("article", { class: "pool" },
     element("div", {}, element("h3", {}, pool.group), fact(pool.member_count === 1 ? "member" : "members", pool.member_count), fact("records/s", short(out)), fact("lag", short(pool.lag)),
       fact("delivered again/s", short(again), again > 0 ? "warn" : ""), dead > 0 ? fact("dead letters", short(dead), "bad") : null, curve(key, out)),
-    membersOf(pool), foldable(key, `${pool.partitions.length} partitions`, partitionsOf(pool)));
+    membersOf(cluster, pool), replaysOf(cluster, pool), foldable(key, `${pool.partitions.length} partitions`, partitionsOf(cluster, pool)));
 }
 
 function nodesOf(cluster, nodes, title, now) {
@@ -146,7 +174,7 @@ function nodesOf(cluster, nodes, title, now) {
 // Topologies of streams groups: a picture is asked for when it is opened, and again when another epoch is stored
 const pictures = new Map();
 async function fetchPicture(key, cluster, group) {
-  const answer = await ask(`topologies?${new URLSearchParams({ virtual_cluster: cluster, group: group.group })}`);
+  const answer = await ask(`topologies?${new URLSearchParams({ virtual_cluster: cluster, group: group.group, ...(group.cluster ? { cluster: group.cluster } : {}) })}`);
   const found = answer.ok ? await answer.json() : {};
   const url = found.svg ? `data:image/svg+xml,${encodeURIComponent(found.svg)}` : null;
   pictures.set(key, { stored: group.stored, url, text: found.status || "no answer" });
@@ -156,15 +184,15 @@ function pictureOf(key, cluster, group) {
   const known = pictures.get(key);
   if (opened.has(key) && (!known || known.stored !== group.stored)) fetchPicture(key, cluster, group).catch(() => pictures.delete(key));
   if (known && known.url) return element("img", { src: known.url, alt: `topology of ${group.group}` });
-  return element("p", { class: "quiet" }, known ? known.text : "asking …");
+  return element("p", { class: "quiet" }, known ? known.text : "loading …");
 }
 
 function streamsOf(cluster) {
   if (!cluster.streams) return [];
   const epoch = (value) => (value === -2 ? "uncertain" : value < 0 ? "none" : String(value));
   const groups = cluster.streams.groups.slice(0, MOST_ROWS).map((group) => {
-    const key = `${cluster.name}\ntopology\n${group.group}`;
-    return foldable(key, `${group.group}: stored epoch ${epoch(group.stored)}, failed epoch ${epoch(group.failed)}`, pictureOf(key, cluster.name, group));
+    const key = `${cluster.name}\ntopology\n${group.cluster || ""}\n${group.group}`;
+    return foldable(key, `${group.group}${group.cluster ? ` of ${group.cluster}` : ""}: stored epoch ${epoch(group.stored)}, failed epoch ${epoch(group.failed)}`, pictureOf(key, cluster.name, group));
   });
   const rest = cluster.streams.groups.length - groups.length;
   return [element("h2", {}, `Topologies of ${cluster.name}`), element("article", { class: "pool topologies" },
@@ -176,8 +204,8 @@ function streamsOf(cluster) {
 function targetOf(cluster, now) {
   if (cluster.relay) return [...streamsOf(cluster), ...nodesOf(cluster, cluster.relay.nodes, `Nodes of ${cluster.name}, a relay of ${cluster.relay.cluster}`, now)];
   const leaves = cluster.router ? cluster.router.leaves.flatMap((leaf) => nodesOf(cluster, leaf.nodes, `Nodes of ${cluster.name}, route ${leaf.path} to ${leaf.cluster}`, now)) : [];
-  if (!cluster.pools) return leaves;
-  return [...leaves, element("h2", {}, `Groups of ${cluster.name}`),
+  if (!cluster.pools) return [...streamsOf(cluster), ...leaves];
+  return [...streamsOf(cluster), ...leaves, element("h2", {}, `Groups of ${cluster.name}`),
     ...(cluster.pools.length ? cluster.pools.map((pool) => poolOf(cluster, pool, now)) : [element("p", { class: "quiet" }, "no group has members here")])];
 }
 
@@ -217,18 +245,67 @@ function tilesOf(status, now) {
     tile("connections", status.virtual_clusters.reduce((sum, cluster) => sum + cluster.connections, 0)), tile("memory", bytes(total(now.metrics, "process_resident_memory_bytes")))];
 }
 
+// A record that is not settled, and what is done to it
+
+function bytesOf(shown) {
+  if (shown === null) return element("i", {}, "null");
+  if (shown.hidden) return element("i", {}, shown.reason ? `hidden: ${shown.reason}` : "hidden");
+  const text = shown.json !== undefined ? JSON.stringify(shown.json, null, 2) : shown.text !== undefined ? shown.text : shown.hex;
+  return element("span", {}, element("pre", {}, text), element("span", { class: "quiet" }, `${shown.text === undefined ? "hexadecimal, " : ""}${shown.size} bytes${shown.cut ? ", cut" : ""}`));
+}
+
+const ACTIONS = [["settle", "Settle", "It counts as processed."], ["bury", "Bury", "It becomes a dead letter."], ["release", "Release", "Another member gets it."]];
+function actionsOf(found) {
+  return ACTIONS.map(([action, name, meaning]) => {
+    const made = element("button", { type: "button", title: meaning, "data-action": action }, name);
+    made.addEventListener("click", () => act(found, action, meaning));
+    return made;
+  });
+}
+
+function factsOf(found) {
+  const place = found.places[0] || {};
+  const holder = place.member ? `held by ${place.member} for ${duration(place.held_seconds)}` : place.state ? `no member has it: ${place.state}` : "settled";
+  return element("p", {}, holder, place.deliveries ? `; delivered in vain ${place.deliveries} times` : "");
+}
+
+function showRecord(found, told) {
+  const record = found.record, close = element("button", { type: "button" }, "Close");
+  close.addEventListener("click", () => { byId("record").hidden = true; });
+  const rows = record ? [["key", bytesOf(record.key)], ["value", bytesOf(record.value)], ...record.headers.map((each) => [`header ${each.name}`, bytesOf(each.value)]),
+    ["time", record.timestamp === null ? "none" : new Date(record.timestamp).toISOString()]] : [];
+  byId("record").replaceChildren(element("h2", {}, `Record ${found.offset} of ${found.partition}, group ${found.group}`),
+    element("article", { class: "pool" }, told ? element("p", { class: "notice" }, told) : null, found.places ? factsOf(found) : null,
+      record ? table([["", ""], ["", "name"]], rows) : element("p", { class: "quiet" }, found.not_shown || ""), element("p", {}, ...(found.places ? actionsOf(found) : []), close)));
+  byId("record").hidden = false;
+  byId("record").scrollIntoView({ block: "nearest" });
+}
+
+async function look(where) {
+  const answer = await ask(`records?${new URLSearchParams(where)}`), found = await answer.json();
+  if (answer.ok) showRecord(found);
+  else showRecord({ ...where, offset: where.offset ?? "", partition: where.partition || "any partition" }, found.problem);
+}
+
+async function act(found, action, meaning) {
+  if (!confirm(`${action} record ${found.offset} of ${found.partition}? ${meaning} Its member loses all records that it holds of this partition.`)) return;
+  const where = { virtual_cluster: found.virtual_cluster, group: found.group, partition: found.partition, offset: found.offset, action };
+  const answer = await ask(`records?${new URLSearchParams(where)}`, "POST"), done = await answer.json();
+  showRecord(answer.ok ? { ...found, places: undefined, record: undefined } : found, answer.ok ? `${action}: done, ${done.records} record` : done.problem);
+}
+
 // Asking
 
-async function ask(path) {
+async function ask(path, method = "GET") {
   const token = sessionStorage.getItem("token");
-  return fetch(path, { cache: "no-store", headers: token === null ? {} : { authorization: `Bearer ${token}` } });
+  return fetch(path, { method, cache: "no-store", headers: token === null ? {} : { authorization: `Bearer ${token}` } });
 }
 
 class Refused extends Error {}
 
 let last = null;
 async function refresh() {
-  const [status, metrics, ready] = await Promise.all(["status", "metrics", "readyz"].map(ask));
+  const [status, metrics, ready] = await Promise.all(["status", "metrics", "readyz"].map((path) => ask(path)));
   if ([status, metrics, ready].some((answer) => answer.status === 401)) throw new Refused();
   const now = { at: performance.now(), metrics: parsed(await metrics.text()) };
   show(await status.json(), await ready.json(), now);
@@ -270,7 +347,7 @@ function askForToken() {
   byId("refused").hidden = sessionStorage.getItem("token") === null;
   byId("login").hidden = false;
   byId("main").hidden = true;
-  byId("state").textContent = "a token is needed";
+  byId("state").textContent = "a token is required";
   byId("token").focus();
 }
 

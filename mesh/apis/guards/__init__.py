@@ -1,1 +1,1 @@
-"""Who may do what of each API, by the rules of the virtual cluster."""
+"""The guards of each API, which apply the rules of the virtual cluster."""

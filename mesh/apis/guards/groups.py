@@ -1,4 +1,4 @@
-"""Guards of requests of members, and about groups. See `mesh.apis.authorization`."""
+"""Guards of requests that members send, and of requests about groups. See `mesh.apis.authorization`."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def find_coordinator(context: RequestContext, request: m.FindCoordinatorRequest)
 
 
 def reads_group(refused: m.ResponseMessage) -> Guard:
-    """For a request that needs READ on its one group, and is answered so without."""
+    """Returns a guard for a request that needs READ on its one group. refused: the response without that permission."""
 
     def guard(context: RequestContext, request: Any) -> AuthorizationResult:
         if may_group(context, Operation.READ, request.group_id):
@@ -128,7 +128,7 @@ def consumer_group_describe(context: RequestContext, request: m.ConsumerGroupDes
     }
 
     def visible(group: m.DescribedConsumerGroup) -> m.DescribedConsumerGroup:
-        # Kafka tells nothing of a group that has a topic which one may not see.
+        # As in Kafka, a client that may not see one topic of a group learns nothing about the group.
         topics = {each.topic_name for member in group.members for each in member.assignment.topic_partitions}
         topics |= {name for member in group.members for name in member.subscribed_topic_names}
         if all(may_topic(context, Operation.DESCRIBE, name) for name in topics):

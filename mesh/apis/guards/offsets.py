@@ -1,4 +1,4 @@
-"""Guards of requests for what groups have committed. See `mesh.apis.authorization`."""
+"""Guards of requests about the committed offsets of groups. See `mesh.apis.authorization`."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def offset_fetch(context: RequestContext, request: m.OffsetFetchRequest) -> Auth
     for group in request.groups:
         if not may_group(context, Operation.DESCRIBE, group.group_id):
             refusals.append(Refusal(Operation.DESCRIBE, ResourceType.GROUP, group.group_id))
-            # As a broker does: v1 has no place for the error of a group but its partitions.
+            # v1 has no error of a group: like a broker, set it on each partition.
             topics = _unfetched(group.topics or (), GROUP_REFUSED) if context.version < 2 else ()
             closed[group.group_id] = m.OffsetFetchGroupResponse(
                 group_id=group.group_id, topics=topics, error_code=GROUP_REFUSED
@@ -74,7 +74,7 @@ def offset_fetch(context: RequestContext, request: m.OffsetFetchRequest) -> Auth
         allowed.append(group)
 
     def visible(group: m.OffsetFetchGroupResponse) -> m.OffsetFetchGroupResponse:
-        # A tool that names no topic is told of those that it may see.
+        # A tool that names no topic gets those that it may see.
         topics = tuple(topic for topic in group.topics if may_topic(context, Operation.DESCRIBE, topic.name))
         return replace(group, topics=topics + hidden.get(group.group_id, ()))
 

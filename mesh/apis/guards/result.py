@@ -1,4 +1,4 @@
-"""What a guard says of a request (`mesh.apis.authorization`), and what all guards ask."""
+"""The result of a guard (`mesh.apis.authorization`), and the checks that guards share."""
 
 from __future__ import annotations
 
@@ -17,13 +17,15 @@ GROUP_REFUSED: Final = ErrorCode.GROUP_AUTHORIZATION_FAILED
 
 @dataclass(frozen=True, slots=True)
 class Denied:
+    """The refusal of a whole request. response: the answer to the client."""
+
     response: m.ResponseMessage
     refusals: tuple[Refusal, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Partial:
-    """A request of which only a part is allowed. complete: the answer of the handler to the one the client gets."""
+    """The allowed part of a request. complete: makes the answer to the client from that of the handler."""
 
     request: m.RequestMessage
     complete: Callable[[Any], m.ResponseMessage]

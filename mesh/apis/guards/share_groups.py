@@ -1,7 +1,6 @@
 """Guards of requests of share members. See `mesh.apis.authorization`.
 
-What a share member may read is asked where its request is handled, for each partition of its session: a request names
-only those that are new.
+A request names only the new partitions of a session. So the handler checks READ for each partition of the session.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ def share_group_describe(context: RequestContext, request: m.ShareGroupDescribeR
     }
 
     def visible(group: m.DescribedShareGroup) -> m.DescribedShareGroup:
-        # Kafka tells nothing of a group that has a topic which one may not see.
+        # As in Kafka, a client that may not see one topic of a group learns nothing about the group.
         topics = {each.topic_name for member in group.members for each in member.assignment.topic_partitions}
         topics |= {name for member in group.members for name in member.subscribed_topic_names}
         if all(may_topic(context, Operation.DESCRIBE, name) for name in topics):
@@ -128,4 +127,23 @@ def alter_share_group_offsets(context: RequestContext, request: m.AlterShareGrou
         replace(request, topics=tuple(each for each in request.topics if each not in refused)),
         lambda response: replace(response, responses=response.responses + responses),
         topics_refused(Operation.READ, [each.topic_name for each in refused]),
+    )
+
+
+def delete_share_group_offsets(
+    context: RequestContext, request: m.DeleteShareGroupOffsetsRequest
+) -> AuthorizationResult:
+    if not may_group(context, Operation.DELETE, request.group_id):
+        response = m.DeleteShareGroupOffsetsResponse(error_code=GROUP_REFUSED)
+        return Denied(response, groups_refused(Operation.DELETE, [request.group_id]))
+    refused = [each.topic_name for each in request.topics if not may_topic(context, Operation.READ, each.topic_name)]
+    if not refused:
+        return None
+    responses = tuple(
+        m.DeletedShareOffsetsTopic(topic_name=name, topic_id=None, error_code=TOPIC_REFUSED) for name in refused
+    )
+    return Partial(
+        replace(request, topics=tuple(each for each in request.topics if each.topic_name not in refused)),
+        lambda response: replace(response, responses=response.responses + responses),
+        topics_refused(Operation.READ, refused),
     )

@@ -1,4 +1,4 @@
-"""Guards of requests for records and about topics. See `mesh.apis.authorization`."""
+"""Guards of requests for records, and of requests about topics. See `mesh.apis.authorization`."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def produce(context: RequestContext, request: m.ProduceRequest) -> Authorization
 
 
 def fetch(context: RequestContext, request: m.FetchRequest) -> AuthorizationResult:
-    # An id that is not known is no secret: the handler answers it.
+    # An unknown topic id needs no permission: the handler answers it.
     names = [topic.name or name_of(context, topic.topic_id) for topic in request.topics]
     refused = [
         (topic, name)
@@ -109,7 +109,7 @@ def metadata(context: RequestContext, request: m.MetadataRequest) -> Authorizati
             allowed.append(topic)
             continue
         names.append(name)
-        # Ids are no secrets, Kafka says, and names are: each is answered under what it was asked by.
+        # In Kafka ids are no secrets, but names are. So each topic is answered by the name or id that the client sent.
         refused.append(m.MetadataTopicResponse(name=topic.name, topic_id=topic.topic_id, error_code=TOPIC_REFUSED))
     if not refused:
         return None

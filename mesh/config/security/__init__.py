@@ -1,1 +1,1 @@
-"""Sections of the configuration about TLS, SASL and rules, and the files that they name."""
+"""Sections of the configuration for TLS, SASL and rules, and the files that they name."""

@@ -1,4 +1,4 @@
-"""What the values about security must be together."""
+"""Checks of the values for security that concern several together."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def check_rules(rules: tuple[AccessRule, ...], path: KeyPath) -> Iterator[Findin
             yield Finding(at, "(a mapping)", "a rule about some topics, groups, transactional_ids, or the cluster")
         if rule.transactional_ids and OF_TRANSACTIONS.isdisjoint(rule.operations):
             given = tuple(each.value for each in rule.operations)
-            allowed = "at least one that there is of transactional ids: write, describe, all"
+            allowed = "at least one that transactional ids have: write, describe, all"
             yield Finding((*at, "operations"), given, allowed, ((*at, "transactional_ids"),))
         for key in ("principals", "operations", "hosts"):
             if not getattr(rule, key):

@@ -24,12 +24,12 @@ File = TypeVar("File", bound=Model)
 
 
 def load_users(path: Path, variables: Mapping[str, str] = os.environ) -> tuple[SaslUser, ...]:
-    """The users in a file. OSError if it cannot be read, ConfigurationError with every mistake in it."""
+    """Returns the users in a file. Raises OSError if it cannot be read, ConfigurationError with every mistake in it."""
     return _load(path, UsersFile, lambda file: check_users(file.users, ("users",)), variables).users
 
 
 def load_rules(path: Path, variables: Mapping[str, str] = os.environ) -> tuple[AccessRule, ...]:
-    """The same for rules."""
+    """Returns the rules in a file. Raises OSError if it cannot be read, ConfigurationError with every mistake in it."""
     return _load(path, RulesFile, lambda file: check_rules(file.rules, ("rules",)), variables).rules
 
 

@@ -1,4 +1,4 @@
-"""What the configuration says about who may connect to a listener and what they may do there."""
+"""The configuration of TLS, SASL and rules for clients."""
 
 from __future__ import annotations
 
@@ -53,13 +53,14 @@ def _scram(hash: ScramHash) -> AfterValidator:
 
 
 class TlsConfig(Model):
-    """The listener's certificate, and what is asked of its clients'. All files are PEM, and read again when they
-    change."""
+    """The server's certificate and TLS version. All files are PEM, and are read again when they change."""
 
     certificate_file: FilePath = Field(description="The certificate, and those between it and its authority.")
     key_file: FilePath = Field(description="Its private key.")
-    key_password: str | None = Field(default=None, repr=False, description="What the private key is encrypted with.")
-    minimum_version: Literal["TLSv1.2", "TLSv1.3"] = Field(default="TLSv1.2", description="The oldest TLS spoken.")
+    key_password: str | None = Field(default=None, repr=False, description="The passphrase of the private key.")
+    minimum_version: Literal["TLSv1.2", "TLSv1.3"] = Field(
+        default="TLSv1.2", description="The oldest version of TLS to accept."
+    )
 
 
 class ListenerTls(TlsConfig):
@@ -73,7 +74,7 @@ class ListenerTls(TlsConfig):
 
 
 class SaslUser(Model):
-    """One who may log in: with a password, or with what SCRAM stores of it."""
+    """A user that may log in, with a password or a SCRAM credential."""
 
     name: UserName = Field(description="The user name; the principal is User:NAME.")
     password: Annotated[str, StringConstraints(min_length=1)] | None = Field(
@@ -88,7 +89,7 @@ class SaslUser(Model):
 
 
 class OAuthBearer(Model):
-    """What a token of OAUTHBEARER must be signed with, and say."""
+    """The checks of OAUTHBEARER tokens: their signature and claims."""
 
     jwks_url: Annotated[str, matching(r"https?://\S+", "an http or https URL")] | None = Field(
         default=None, description="Where the issuer publishes its keys."
@@ -97,49 +98,52 @@ class OAuthBearer(Model):
     shared_secret: Annotated[str, StringConstraints(min_length=32)] | None = Field(
         default=None, repr=False, description="A secret for HS256, HS384 and HS512, in place of keys."
     )
-    issuer: str | None = Field(default=None, description="What `iss` must be.")
-    audiences: tuple[str, ...] = Field(default=(), description="One of which must be in `aud`.")
+    issuer: str | None = Field(default=None, description="The required `iss`.")
+    audiences: tuple[str, ...] = Field(default=(), description="Audiences, one of which must be in `aud`.")
     principal_claim: str = Field(default="sub", description="The claim that is the user name.")
-    clock_skew: Duration = Field(default=30.0, description="How far clocks may be apart.")
-    refresh: Duration = Field(default=300.0, description="How often the keys are fetched again.")
+    clock_skew: Duration = Field(default=30.0, description="How far clocks may differ.")
+    refresh: Duration = Field(default=300.0, description="How often to fetch the keys again.")
 
 
 class SaslConfig(Model):
-    """How clients authenticate."""
+    """The authentication of clients."""
 
-    mechanisms: tuple[Mechanism, ...] = Field(description="Those that are enabled.")
-    users: tuple[SaslUser, ...] = Field(default=(), description="For PLAIN and SCRAM.")
+    mechanisms: tuple[Mechanism, ...] = Field(description="The enabled mechanisms.")
+    users: tuple[SaslUser, ...] = Field(default=(), description="Users of PLAIN and SCRAM.")
     users_file: FilePath | None = Field(default=None, description="A YAML file with more `users`.")
     salt_secret: Annotated[str, StringConstraints(min_length=16)] | None = Field(
-        default=None, repr=False, description="Keeps names that nobody has from being told apart."
+        default=None, repr=False, description="A secret that keeps clients from finding out which names exist."
     )
     oauthbearer: OAuthBearer | None = Field(default=None, description="For OAUTHBEARER.")
     longest_session: Duration | None = Field(
-        default=None, description="After which clients authenticate again, as Kafka's connections.max.reauth.ms."
+        default=None,
+        description="The time after which clients authenticate again, as Kafka's connections.max.reauth.ms.",
     )
 
 
 class AccessRule(Model):
     """One or several of Kafka's ACLs."""
 
-    principals: tuple[PrincipalText, ...] = Field(description="Whom it is about.")
+    principals: tuple[PrincipalText, ...] = Field(description="The principals that the rule is about.")
     permission: Permission = Field(default=Permission.ALLOW, description="`deny` wins over all that allow.")
     operations: tuple[Operation, ...] = Field(default=(Operation.READ,), description="Kafka's operations.")
     topics: tuple[str, ...] = Field(default=(), description="Names of topics, or `*`.")
     groups: tuple[str, ...] = Field(default=(), description="Group ids, or `*`.")
-    transactional_ids: tuple[str, ...] = Field(default=(), description="Of producers, or `*`.")
-    cluster: bool = Field(default=False, description="Whether it is about the cluster as a whole, too.")
-    pattern_type: PatternType = Field(default=PatternType.LITERAL, description="Whether names are meant as prefixes.")
+    transactional_ids: tuple[str, ...] = Field(default=(), description="Transactional ids of producers, or `*`.")
+    cluster: bool = Field(default=False, description="Whether the rule is about the cluster as a whole, too.")
+    pattern_type: PatternType = Field(default=PatternType.LITERAL, description="Whether names are prefixes.")
     hosts: tuple[HostText, ...] = Field(default=("*",), description="IP addresses of clients, or `*`.")
 
 
 class Authorization(Model):
-    """Who may use which topic and group. With it, what no rule allows is refused."""
+    """The rules of a virtual cluster. With this section, everything that no rule allows is refused."""
 
-    rules: tuple[AccessRule, ...] = Field(default=(), description="In any order.")
+    rules: tuple[AccessRule, ...] = Field(default=(), description="Kafka's ACLs, in any order.")
     rules_file: FilePath | None = Field(default=None, description="A YAML file with more `rules`.")
-    super_users: tuple[PrincipalText, ...] = Field(default=(), description="They may do everything.")
-    allow_everyone_if_no_rule: bool = Field(default=False, description="Whether what no rule names is open to all.")
+    super_users: tuple[PrincipalText, ...] = Field(default=(), description="Principals that may do everything.")
+    allow_everyone_if_no_rule: bool = Field(
+        default=False, description="Whether topics and groups without a rule are open to all."
+    )
 
 
 class UsersFile(Model):

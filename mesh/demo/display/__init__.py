@@ -1,1 +1,1 @@
-"""The live screen of the demo, and what it is drawn from."""
+"""The live screen of the demo."""

@@ -31,7 +31,7 @@ _PRESS = re.compile(r"\x1b[\[O][A-Z]|.", re.DOTALL)
 
 
 def presses(text: str) -> Iterator[Press]:
-    """What was pressed, of what a terminal sent; keys that mean nothing are left out."""
+    """Yields the keys in a text from a terminal; others are left out."""
     for sent in _PRESS.findall(text):
         if sent.isdecimal() and sent.isascii():
             yield int(sent)
@@ -43,7 +43,8 @@ def presses(text: str) -> Iterator[Press]:
 
 
 class Keyboard:
-    """The terminal on standard input, which gives every key at once and shows none. As it was, afterwards."""
+    """The terminal on standard input, in a mode that returns every key at once and shows none. The earlier mode comes
+    back at the end."""
 
     def __enter__(self) -> Self:
         self._input = sys.stdin.fileno()
@@ -57,6 +58,6 @@ class Keyboard:
         termios.tcsetattr(self._input, termios.TCSADRAIN, self._before)
 
     def pressed(self) -> Iterator[Press]:
-        """What was pressed since it was asked last; waits for nothing."""
+        """Yields the keys pressed since the last call; it does not wait."""
         if select.select([self._input], [], [], 0.0)[0]:
             yield from presses(os.read(self._input, 1024).decode(errors="ignore"))

@@ -1,4 +1,4 @@
-"""The demo as lines, a line a second: for logs, tests, and terminals that show no more."""
+"""The demo as lines of text, one a second: for logs, tests, and simple terminals."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from mesh.demo.stage import CLUSTERS, GROUP, MEMBERS, TOPIC, Stage
 
 POLL = 0.05
 PATIENCE = 8.0
-"""Seconds without a record after which no more is waited for at the end."""
+"""Seconds without a record after which the end waits no longer."""
 DRAIN_TIMEOUT = 120.0
 _TICK = 1.0
 
 
 class Plain:
-    """Feeds, prints, drains."""
+    """The demo on a plain terminal: feeds, prints, drains."""
 
     def __init__(self, stage: Stage, stop: StopRequest) -> None:
         self._stage = stage
@@ -26,7 +26,7 @@ class Plain:
         self._begin = self._next_line = 0.0
 
     def run(self, duration: float | None, rate: float) -> JudgeVerdict:
-        """Start everything, feed for `duration` seconds or until asked to stop, drain, stop everything, judge."""
+        """Starts everything, feeds for `duration` seconds or until a stop, drains, stops everything, and judges."""
         say(f"starting the clusters {' and '.join(CLUSTERS)}, the mesh and {len(MEMBERS)} consumers")
         self._stage.start(rate)
         say(*introduction(self._stage, rate, duration))
@@ -34,7 +34,7 @@ class Plain:
         self._next_line = self._begin + _TICK
         self._feed(duration)
         self._stage.stop_feeding()
-        say("the feeder has stopped; the members take what is left")
+        say("the feeder has stopped; the members take the remaining records")
         self._drain()
         self._stage.stop()
         return self._stage.judge()
@@ -47,7 +47,8 @@ class Plain:
                 return
 
     def _drain(self) -> None:
-        """Until all has been delivered; or nothing came for a while, or it takes too long."""
+        """Waits until everything is delivered, until nothing has come for `PATIENCE` seconds, or for `DRAIN_TIMEOUT`
+        seconds."""
         started = progress = time.monotonic()
         delivered = -1
         while (now := time.monotonic()) < min(progress + PATIENCE, started + DRAIN_TIMEOUT):
@@ -73,7 +74,7 @@ class Plain:
 
 
 def introduction(stage: Stage, rate: float, duration: float | None) -> list[str]:
-    """What is shown, and how to take part."""
+    """Returns the first lines: an explanation of the demo, and the commands for joining in."""
     address = stage.endpoint.bootstrap_servers
     work = max(MEMBERS.values())
     end = "Ctrl-C ends" if duration is None else f"{duration:g} s, or Ctrl-C, end"
@@ -82,20 +83,20 @@ def introduction(stage: Stage, rate: float, duration: float | None) -> list[str]
         f"  {rate:g} records a second go to the topic {TOPIC}, on {' and '.join(CLUSTERS)} in turn.",
         f"  {', '.join(MEMBERS)} share them, as the group {GROUP}, through the mesh at {address}.",
         f"  (slow works {1000 * work:g} ms on each record; the clusters let a new group in after 3 s.)",
-        f"  {end} the feeding; then the members take what is left, and all is counted.",
+        f"  {end} the load; then the members take the remaining records, and the demo counts them.",
         "",
-        "  Your own consumer gets all of them too, with a group of its own:",
+        "  Your own consumer gets all of them too, with another group:",
         "",
         *(f"    {line}" for line in attaching(address, "mine")),
         "",
-        f"  (In the group {GROUP} it gets a share, and what it takes counts as never delivered here.)",
+        f"  (In the group {GROUP} it gets a share, and the records that it takes count as never delivered here.)",
         f"  Metrics: {stage.endpoint.metrics}",
         "",
     ]
 
 
 def attaching(address: str, group: str) -> list[str]:
-    """A consumer of one's own: a line for kcat, and five of Python."""
+    """Returns a consumer for the user: a line for kcat, and five lines of Python."""
     return [
         f"kcat -b {address} -G {group} {TOPIC}",
         "",
@@ -108,5 +109,5 @@ def attaching(address: str, group: str) -> list[str]:
 
 
 def say(*lines: str) -> None:
-    """Print, at once."""
+    """Prints lines and flushes them at once."""
     print(*lines, sep="\n", flush=True)

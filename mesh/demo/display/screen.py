@@ -18,14 +18,14 @@ from mesh.demo.stage import GROUP, StageState
 _BAR = 6
 _STYLES = {StageState.RUNNING: "green", StageState.FROZEN: "cyan", StageState.KILLED: "red"}
 _USUAL = frozenset({"no backlog", "records are on their way", "has not fetched yet", "does not fetch"})
-"""Why a member gets nothing, where that says nothing of it."""
+"""Ordinary reasons why a member gets nothing; the screen leaves them out."""
 _KEYS = (("a", "add"), ("f", "freeze"), ("t", "thaw"), ("k", "kill -9"), ("↑↓ 1-9", "choose"), ("q", "end and count"))
 
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """What there is to show. seconds: since the start. chosen: the consumer that keys are for. attaching: how to take
-    part. begin: of the clock of the events. note: what goes on, if not the usual."""
+    """The content of the screen. seconds: since the start. chosen: the consumer on which keys act. attaching: how to
+    join in. begin: the start on the clock of the events. note: an unusual state."""
 
     seconds: float
     address: str
@@ -40,7 +40,7 @@ class Scene:
 
 
 def screen(scene: Scene, height: int) -> RenderableType:
-    """At most `height` lines; where there is little room, the latest events and no Python."""
+    """Returns the screen in at most `height` lines. In a small terminal only the latest events fit, and no Python."""
     attaching = scene.attaching if height >= _size(scene) + len(scene.attaching) + 6 else scene.attaching[:1]
     room = max(height - _size(scene) - len(attaching), 3)
     return Group(
@@ -58,7 +58,7 @@ def screen(scene: Scene, height: int) -> RenderableType:
 
 
 def _size(scene: Scene) -> int:
-    """Lines beside the events and the own consumer."""
+    """Returns the number of lines without the events and the user's own consumer."""
     topics = sum(1 + len(row.topic.received) for row in scene.topics)
     return 1 + 1 + (1 + len(scene.members)) + 1 + (1 + topics) + 1 + 1 + 1
 
@@ -77,12 +77,12 @@ def _members(scene: Scene) -> Table:
     columns = ["", "member", *(["group"] if len(groups) > 1 else []), "", "records", "share", "in flight"]
     table = _table([*columns, "last commit", "redelivered"], {"records", "in flight", "last commit", "redelivered"})
     for number, row in enumerate(scene.members, 1):
-        is_chosen = row.standing is not None and row.name == scene.chosen
+        is_chosen = row.state is not None and row.name == scene.chosen
         table.add_row(
             Text(f"{'▸' if is_chosen else ' '}{number}", no_wrap=True),
             _cut(row.name, "bold" if is_chosen else ""),
             *([_cut(row.group)] if len(groups) > 1 else []),
-            _standing(row),
+            _state(row),
             *_numbers(row),
         )
     return table
@@ -95,15 +95,15 @@ def _numbers(row: MemberRow) -> list[str | Text]:
     return [_count(member.delivered), _share(row.share), held, _ago(member.committed), again]
 
 
-def _standing(row: MemberRow) -> Text:
-    if row.standing is None:
+def _state(row: MemberRow) -> Text:
+    if row.state is None:
         return Text("yours", "magenta")
     if row.member is None:
-        return Text("joins" if row.standing is StageState.RUNNING else f"{row.standing.value}, out", "dim")
+        return Text("joins" if row.state is StageState.RUNNING else f"{row.state.value}, out", "dim")
     reason = row.member.reason
-    if row.standing is StageState.RUNNING and reason is not None and not _USUAL.issuperset(reason.split("; ")):
+    if row.state is StageState.RUNNING and reason is not None and not _USUAL.issuperset(reason.split("; ")):
         return _cut(reason, "yellow")
-    return _cut(row.standing.value, _STYLES[row.standing])
+    return _cut(row.state.value, _STYLES[row.state])
 
 
 def _topics(scene: Scene) -> Table:
@@ -144,7 +144,7 @@ def _keys() -> Text:
 def _table(columns: list[str], numeric: set[str]) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     for column in columns:
-        # Names and reasons give way where there is little room; numbers do not.
+        # In a narrow terminal names and reasons are cut; numbers are not.
         gives_way = column in {"", "member", "group"}
         table.add_column(column, justify="right" if column in numeric else "left", no_wrap=not gives_way, max_width=20)
     return table
@@ -174,5 +174,5 @@ def _clock(seconds: float) -> str:
 
 
 def _plain(text: str) -> str:
-    """Clients choose their names: nothing in them may talk to the terminal."""
+    """Returns a name without control characters. Clients choose their names: these must not control the terminal."""
     return text if text.isprintable() else text.encode("unicode_escape").decode()

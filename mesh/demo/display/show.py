@@ -1,4 +1,4 @@
-"""The live demo without its terminal: keys go in, a scene comes out."""
+"""The live demo without its terminal: it takes keys, and returns scenes."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from mesh.demo.display.plain import attaching
 from mesh.demo.display.rows import MemberRow, Recent, member_rows
 from mesh.demo.display.screen import Scene
 from mesh.demo.display.story import Story
-from mesh.demo.processes.seen import Seen, SeenMember
+from mesh.demo.processes.snapshot import MemberSnapshot, MeshSnapshot
 from mesh.demo.stage import GROUP, MEMBERS, Stage, StageState
 
 
 class Show:
-    """What is seen of a stage, and what is done to it.
+    """A stage that is watched, and on which keys act.
 
-    disturbed: whether a consumer was killed or frozen, so that records may come again.
+    disturbed: whether a consumer was killed or frozen, so that records may be delivered again.
     """
 
     def __init__(self, stage: Stage) -> None:
@@ -32,31 +32,31 @@ class Show:
         self.disturbed = False
 
     @property
-    def latest(self) -> Seen | None:
-        """What the mesh said last."""
+    def latest(self) -> MeshSnapshot | None:
+        """The latest snapshot of the mesh."""
         return self._recent.latest
 
     @property
     def given_away(self) -> int:
-        """Records that consumers of the group were given that are not the demo's."""
+        """Returns the number of records that went to consumers of the group that are not the demo's."""
         return sum(self._given.values())
 
     def look(self) -> None:
-        """Ask the mesh once more. What it cannot be asked, is shown as it was."""
-        seen = self._stage.endpoint.seen()
-        if seen is not None:
-            self.saw(seen)
+        """Reads the state of the mesh once more. Parts that cannot be read stay as they were."""
+        snapshot = self._stage.endpoint.snapshot()
+        if snapshot is not None:
+            self.add_snapshot(snapshot)
 
-    def saw(self, seen: Seen) -> None:
-        """What the mesh says now."""
-        self._recent.add(seen)
-        self.story.saw(seen)
-        for member in seen.members:
+    def add_snapshot(self, snapshot: MeshSnapshot) -> None:
+        """Adds a new snapshot of the mesh."""
+        self._recent.add(snapshot)
+        self.story.add_snapshot(snapshot)
+        for member in snapshot.members:
             if member.group == GROUP and member.client_id not in self._stage.actors:
                 self._given[member.id] = member.delivered
 
     def press(self, press: Press) -> bool:
-        """Do what a key says; False for the one that ends it."""
+        """Carries out a key. Returns False for the key that ends the demo."""
         match press:
             case KeyPress.QUIT:
                 return False
@@ -71,23 +71,23 @@ class Show:
         return True
 
     def add(self) -> None:
-        """One fast consumer more."""
+        """Adds a fast consumer."""
         name = f"fast-{next(self._numbers)}"
         self._stage.add(name, 0.0)
         self._chosen = name
-        self._tell(f"{name} was started")
+        self._add_event(f"{name} was started")
 
     def end(self) -> None:
-        """Nobody stands still any more, and somebody is there to take the rest."""
+        """Thaws all consumers, and makes sure that one is there to take the rest."""
         for name, actor in self._stage.actors.items():
-            if actor.standing is StageState.FROZEN:
+            if actor.state is StageState.FROZEN:
                 self._stage.thaw(name)
-                self._tell(f"{name} goes on")
+                self._add_event(f"{name} goes on")
         if not self._stage.living:
             self.add()
 
     def scene(self) -> Scene:
-        """What there is to show now."""
+        """Returns the scene to show now."""
         return Scene(
             seconds=time.monotonic() - self._begin,
             address=self._stage.endpoint.bootstrap_servers,
@@ -102,34 +102,34 @@ class Show:
         )
 
     def log(self) -> list[str]:
-        """What happened, as lines."""
+        """Returns the events as lines of text."""
         return [f"{event.at - self._begin:6.1f} s  {event.text}" for event in self.story.events]
 
     # Keys
 
     def _act(self, key: KeyPress) -> None:
         name = self._chosen
-        if name is None or (actor := self._stage.actors[name]).standing is StageState.KILLED:
-            self._tell("choose a consumer first: with its number, or up and down")
+        if name is None or (actor := self._stage.actors[name]).state is StageState.KILLED:
+            self._add_event("choose a consumer first: with its number, or up and down")
             return
-        match key, actor.standing:
+        match key, actor.state:
             case KeyPress.FREEZE, StageState.RUNNING:
                 self._stage.freeze(name)
                 self._fell(name, "frozen (SIGSTOP)")
             case KeyPress.THAW, StageState.FROZEN:
                 self._stage.thaw(name)
-                self._tell(f"{name} goes on (SIGCONT); what others were given meanwhile is not its own any more")
+                self._add_event(f"{name} goes on (SIGCONT); it has lost the records that others got meanwhile")
             case KeyPress.KILL, _:
                 self._stage.kill(name)
                 self._fell(name, "killed (kill -9)")
                 self._choose_another()
             case _:
-                self._tell(f"{name} is {actor.standing.value} already")
+                self._add_event(f"{name} is {actor.state.value} already")
 
     def _fell(self, name: str, how: str) -> None:
         self.disturbed = True
         self.look()
-        self._tell(f"{name} was {how}, with {self._held(name):,} records that it had not committed")
+        self._add_event(f"{name} was {how}, with {self._held(name):,} records that it had not committed")
 
     def _choose_another(self) -> None:
         self._chosen = next(iter(self._stage.living), None)
@@ -138,26 +138,28 @@ class Show:
         rows = self._rows()
         if 1 <= number <= len(rows):
             row = rows[number - 1]
-            if row.standing is None:
-                self._tell(f"{row.name} is your own: stop it where you have started it")
+            if row.state is None:
+                self._add_event(f"{row.name} is your own: stop it where you have started it")
             else:
                 self._chosen = row.name
 
     def _move(self, step: int) -> None:
-        names = list(dict.fromkeys(row.name for row in self._rows() if row.standing is not None))
+        names = list(dict.fromkeys(row.name for row in self._rows() if row.state is not None))
         if names:
             place = names.index(self._chosen) if self._chosen in names else 0
             self._chosen = names[(place + step) % len(names)]
 
     def _rows(self) -> list[MemberRow]:
-        return member_rows(self._recent, {name: actor.standing for name, actor in self._stage.actors.items()})
+        return member_rows(self._recent, {name: actor.state for name, actor in self._stage.actors.items()})
 
     def _held(self, name: str) -> int:
-        seen = self._recent.latest
-        return sum(member.held for member in seen.members if member.client_id == name) if seen is not None else 0
+        snapshot = self._recent.latest
+        return (
+            sum(member.held for member in snapshot.members if member.client_id == name) if snapshot is not None else 0
+        )
 
-    def _name_of(self, member: SeenMember) -> str:
+    def _name_of(self, member: MemberSnapshot) -> str:
         return member.client_id if member.client_id in self._stage.actors else f"your {member.client_id}"
 
-    def _tell(self, text: str) -> None:
-        self.story.tell(time.monotonic(), text)
+    def _add_event(self, text: str) -> None:
+        self.story.add_event(time.monotonic(), text)

@@ -1,4 +1,4 @@
-"""What happened to the records of members that went: told from what the mesh says of itself before and after."""
+"""The story of the records of members that left, from the mesh's status before and after."""
 
 from __future__ import annotations
 
@@ -6,88 +6,89 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from mesh.demo.processes.seen import Seen, SeenMember
+from mesh.demo.processes.snapshot import MemberSnapshot, MeshSnapshot
 
 _KEPT = 200
 _PATIENCE = 30.0
-"""Seconds after which it is told what of the records of a member went to others, though it is not all."""
+"""Seconds after which the story reports how many of a member's records went to others, even if some are missing."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoryEvent:
-    """A line. at: seconds, of the clock of what was seen."""
+    """A line of the story. at: seconds, by the clock of the snapshots."""
 
     at: float
     text: str
 
 
 @dataclass(slots=True)
-class _Estate:
-    """What a member that went had held, and who was given it since."""
+class _ReleasedRecords:
+    """The records of a member that left, and the members that have got them since."""
 
     name: str
     held: int
     since: float
-    heirs: dict[str, int] = field(default_factory=dict)
+    receivers: dict[str, int] = field(default_factory=dict)
 
     @property
     def given(self) -> int:
-        return sum(self.heirs.values())
+        return sum(self.receivers.values())
 
 
 class Story:
     """The events, the latest last."""
 
-    def __init__(self, name_of: Callable[[SeenMember], str]) -> None:
-        """name_of: what people call a member."""
+    def __init__(self, name_of: Callable[[MemberSnapshot], str]) -> None:
+        """name_of: returns the name that people see for a member."""
         self.events: deque[StoryEvent] = deque(maxlen=_KEPT)
         self._name_of = name_of
-        self._before: Mapping[str, SeenMember] = {}
+        self._before: Mapping[str, MemberSnapshot] = {}
         self._names: dict[str, str] = {}
-        self._estates: deque[_Estate] = deque()
+        self._released: deque[_ReleasedRecords] = deque()
 
-    def tell(self, at: float, text: str) -> None:
-        """One event more."""
+    def add_event(self, at: float, text: str) -> None:
+        """Adds one event."""
         self.events.append(StoryEvent(at, text))
 
-    def saw(self, seen: Seen) -> None:
-        """What the mesh says now. Whoever is missing has gone; what was given once more since is of those who went."""
-        now = {member.id: member for member in seen.members}
+    def add_snapshot(self, snapshot: MeshSnapshot) -> None:
+        """Compares a new snapshot of the mesh with the last one. A missing member has left. Records that were
+        redelivered since then are those of members that left."""
+        now = {member.id: member for member in snapshot.members}
         for id, member in now.items():
             if id not in self._before:
                 self._names[id] = self._name_of(member)
-                self.tell(seen.at, f"{self._names[id]} is a member of the group {member.group}")
+                self.add_event(snapshot.at, f"{self._names[id]} is a member of the group {member.group}")
         for id, member in self._before.items():
             if id not in now:
-                self._gone(seen.at, self._names.pop(id), member.held)
+                self._gone(snapshot.at, self._names.pop(id), member.held)
         for id, member in now.items():
             earlier = self._before.get(id)
             if again := member.redelivered - (earlier.redelivered if earlier is not None else 0):
-                self._inherited(self._names[id], again)
-        while self._estates and self._is_told(self._estates[0], seen.at):
-            self._estates.popleft()
+                self._received(self._names[id], again)
+        while self._released and self._report_if_done(self._released[0], snapshot.at):
+            self._released.popleft()
         self._before = now
 
     def _gone(self, at: float, name: str, held: int) -> None:
         if not held:
-            self.tell(at, f"{name} has left the group; it held nothing")
+            self.add_event(at, f"{name} has left the group; it held no records")
             return
-        self.tell(at, f"{name} is out of the group: the {_records(held)} it had not committed go to the others")
-        self._estates.append(_Estate(name, held, at))
+        self.add_event(at, f"{name} is out of the group: the {_records(held)} that it did not commit go to the others")
+        self._released.append(_ReleasedRecords(name, held, at))
 
-    def _inherited(self, name: str, count: int) -> None:
-        for estate in self._estates:
-            part = count if estate is self._estates[-1] else min(count, estate.held - estate.given)
+    def _received(self, name: str, count: int) -> None:
+        for released in self._released:
+            part = count if released is self._released[-1] else min(count, released.held - released.given)
             if part > 0:
-                estate.heirs[name] = estate.heirs.get(name, 0) + part
+                released.receivers[name] = released.receivers.get(name, 0) + part
                 count -= part
 
-    def _is_told(self, estate: _Estate, at: float) -> bool:
-        if estate.given < estate.held and at - estate.since < _PATIENCE:
+    def _report_if_done(self, released: _ReleasedRecords, at: float) -> bool:
+        if released.given < released.held and at - released.since < _PATIENCE:
             return False
-        heirs = " and ".join(f"{name} ({count:,})" for name, count in estate.heirs.items())
-        what = f"{estate.name}'s {_records(estate.held)}"
-        self.tell(at, f"{what} came to {heirs}" if heirs else f"{what} wait: nobody takes them")
+        receivers = " and ".join(f"{name} ({count:,})" for name, count in released.receivers.items())
+        what = f"{released.name}'s {_records(released.held)}"
+        self.add_event(at, f"{what} came to {receivers}" if receivers else f"{what} wait: no member takes them")
         return True
 
 

@@ -1,4 +1,4 @@
-"""What the demo prints while it runs: a line a second."""
+"""The table that the demo prints while it runs: a line a second."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _LINES_PER_HEADING = 20
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """The state `seconds` after the start; received: records by member."""
+    """The state of the demo `seconds` after the start. received: records by member."""
 
     seconds: float
     fed: int
@@ -28,7 +28,7 @@ class Table:
         self._lines = 0
 
     def lines(self, row: Row) -> list[str]:
-        """The row, with a heading before it when one is due."""
+        """Returns the row as lines, with a heading before it when one is due."""
         heading = [] if self._lines % _LINES_PER_HEADING else [self._heading()]
         self._lines += 1
         return [*heading, self._line(row)]

@@ -1,1 +1,1 @@
-"""What the demo starts in processes of their own, and the journals that judge them."""
+"""The processes of the demo, and the journals that judge them."""

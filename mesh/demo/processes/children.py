@@ -16,11 +16,11 @@ _LIBC = ctypes.CDLL(None)
 
 
 class ChildFailed(Exception):
-    """A process of the demo ended unasked, or did not end well."""
+    """Raised when a process of the demo ended without being asked to, or failed."""
 
 
 class Child:
-    """A Python module run as a process of its own, which writes to a log."""
+    """A Python module that runs as a separate process, and writes to a log."""
 
     def __init__(self, name: str, process: subprocess.Popen[bytes], log: Path) -> None:
         self.name = name
@@ -29,15 +29,15 @@ class Child:
 
     @property
     def exit_code(self) -> int | None:
-        """None while it runs; minus the signal's number when a signal ended it."""
+        """The exit code; None while the process runs, minus the signal's number when a signal ended it."""
         return self._process.poll()
 
     def ask_to_stop(self) -> None:
-        """SIGTERM, if it still runs."""
+        """Sends SIGTERM, if the process still runs."""
         self._process.terminate()
 
     def wait(self, timeout: float) -> None:
-        """Wait for its end; ChildFailed unless that comes within `timeout` seconds with exit code 0."""
+        """Waits for its end. Raises ChildFailed unless it ends within `timeout` seconds with exit code 0."""
         try:
             code = self._process.wait(timeout)
         except subprocess.TimeoutExpired:
@@ -46,29 +46,29 @@ class Child:
             raise self.failed(f"{_ended(code)} when it was asked to stop")
 
     def freeze(self) -> None:
-        """SIGSTOP, if it still runs."""
+        """Sends SIGSTOP, if the process still runs."""
         self._process.send_signal(signal.SIGSTOP)
 
     def thaw(self) -> None:
-        """SIGCONT, if it still runs."""
+        """Sends SIGCONT, if the process still runs."""
         self._process.send_signal(signal.SIGCONT)
 
     def kill(self) -> None:
-        """SIGKILL, if it still runs, and wait."""
+        """Sends SIGKILL, if the process still runs, and waits for its end."""
         self._process.kill()
         self._process.wait()
 
     def failed(self, how: str) -> ChildFailed:
-        """The exception that says how it failed, with the end of its log."""
+        """Returns an exception that says how the process failed, with the end of its log."""
         tail = self._log.read_text(errors="replace").splitlines()[-_TAIL:]
         return ChildFailed("\n".join([f"{self.name} {how}; its log ends:", *(f"  {line}" for line in tail or ["-"])]))
 
 
 class Children:
-    """All processes of the demo; those that still run at its end are killed, the last one started first."""
+    """All processes of the demo. Those that still run at its end are killed, the last one started first."""
 
     def __init__(self, logs: Path) -> None:
-        """logs: the folder for their logs."""
+        """logs: the folder for the logs of the processes."""
         self._logs = logs
         self._running: list[Child] = []
 
@@ -82,7 +82,7 @@ class Children:
             child.kill()
 
     def start(self, name: str, module: str, *arguments: str | Path | float) -> Child:
-        """Run `python -m MODULE ARGUMENTS`; only from the main thread."""
+        """Runs `python -m MODULE ARGUMENTS`; only from the main thread."""
         log = self._logs / f"{name}.log"
         with log.open("ab") as output:
             process = subprocess.Popen(
@@ -90,7 +90,7 @@ class Children:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                start_new_session=True,  # Ctrl-C is for the demo alone: it stops the others in order
+                start_new_session=True,  # Ctrl-C is for the demo alone, which stops its children in order
                 preexec_fn=_end_with_parent if sys.platform == "linux" else None,
             )
         child = Child(name, process, log)
@@ -98,18 +98,19 @@ class Children:
         return child
 
     def check(self) -> None:
-        """Raise ChildFailed when one has ended that was not asked to."""
+        """Raises ChildFailed when a process has ended that was not asked to."""
         for child in self._running:
             if (code := child.exit_code) is not None:
                 raise child.failed(_ended(code))
 
     def kill(self, child: Child) -> None:
-        """Kill one whose end is no failure."""
+        """Kills a child whose end is not a failure."""
         child.kill()
         self._running.remove(child)
 
     def stop(self, *children: Child, timeout: float = 45.0) -> None:
-        """Stop these, all at the same time; ChildFailed when one does not end well within `timeout` seconds."""
+        """Stops these processes, all at the same time. Raises ChildFailed when one fails or does not end within
+        `timeout` seconds."""
         for child in children:
             child.ask_to_stop()
         for child in children:
@@ -122,5 +123,6 @@ def _ended(code: int) -> str:
 
 
 def _end_with_parent() -> None:
-    # For a demo that is killed with -9. The kernel sends it when the thread that started the child ends.
+    # Ends the child even if the demo is killed by SIGKILL. The kernel sends the signal when the thread that started the
+    # child ends.
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -1,8 +1,8 @@
-"""`python -m mesh.demo.processes.clusters TOPIC ADDRESS_FILE [TOPIC...]`: one embedded cluster, librdkafka's mock,
+"""`python -m mesh.demo.processes.clusters TOPIC ADDRESS_FILE [TOPIC...]`: runs one embedded cluster, librdkafka's mock,
 until SIGTERM.
 
-It is one broker on a loopback port of its own choice, which it writes to ADDRESS_FILE. Its topics have four
-partitions, of which it keeps the last 5 MB each.
+It is one broker on a free loopback port, which it writes to ADDRESS_FILE. Its topics have four partitions, of which it
+keeps the last 5 MB each.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ _TIMEOUT = 10.0
 
 
 def serve(topics: Sequence[str], address_file: Path) -> None:
-    """Run a cluster that has these topics; its address is in the file when it may be used."""
+    """Runs a cluster with these topics. Its address is in the file when it is ready."""
     with StopRequest() as stop:
-        # The cluster lives in this client. Asking it for a topic creates that.
+        # The cluster is part of this client. A request for a topic's metadata creates the topic.
         host = Producer({"test.mock.num.brokers": 1, "log_level": 0})
         for topic in topics:
             (broker,) = host.list_topics(topic, timeout=_TIMEOUT).brokers.values()

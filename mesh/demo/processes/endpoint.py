@@ -1,4 +1,4 @@
-"""The mesh of the demo, from outside: its configuration, whether it is ready, and what its metrics say."""
+"""The mesh of the demo, from outside: its configuration, its readiness, and its metrics."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from mesh.demo.processes.seen import Seen, seen
+from mesh.demo.processes.snapshot import MeshSnapshot, snapshot_of
 
 _TIMEOUT = 2.0
 _IN_FLIGHT = "kafka_mesh_in_flight_records"
@@ -24,7 +24,7 @@ _REDELIVERED = "kafka_mesh_redelivered_records_total"
 
 @dataclass(frozen=True, slots=True)
 class Readings:
-    """What the mesh says of one group: records its members hold un-committed, and records delivered once more."""
+    """Figures of one group from the mesh: records that its members hold uncommitted, and redelivered records."""
 
     in_flight: int
     redelivered: int
@@ -32,7 +32,7 @@ class Readings:
 
 @dataclass(frozen=True, slots=True)
 class MeshEndpoint:
-    """Where a mesh is to listen, on loopback."""
+    """The addresses of a mesh on loopback."""
 
     port: int
     coordinator: int
@@ -40,7 +40,7 @@ class MeshEndpoint:
 
     @classmethod
     def on_free_ports(cls) -> MeshEndpoint:
-        """Ports nobody listens on now."""
+        """Returns an endpoint on ports that are free now."""
         return cls(*_free_ports(3))
 
     @property
@@ -59,9 +59,9 @@ class MeshEndpoint:
         return f"http://127.0.0.1:{self.admin}"
 
     def configuration(self, topic: str, clusters: Mapping[str, str], journal: str | None = None) -> str:
-        """The file that `kafka-mesh run` takes: one topic, fed by that of the same name on all clusters.
+        """Returns the file for `kafka-mesh run`: one topic, fed by the topics of the same name on all clusters.
 
-        clusters: bootstrap servers by name. journal: the topic of the first of them for a delivery journal.
+        clusters: bootstrap servers by name. journal: the topic for a delivery journal on the first cluster.
         """
         document: dict[str, Any] = {
             "admin": {"listen": f"127.0.0.1:{self.admin}"},
@@ -77,7 +77,7 @@ class MeshEndpoint:
                                 {"name": topic, "from": [{"cluster": name, "topic": topic} for name in clusters]}
                             ],
                             "groups": ["*"],
-                            # So that the end does not wait long for what a slow consumer was trusted with at first.
+                            # Small first windows, so that the end does not wait long for a slow consumer.
                             "fairness": {"initial_window": 100},
                         }
                     },
@@ -89,22 +89,23 @@ class MeshEndpoint:
         return yaml.safe_dump(document, sort_keys=False)
 
     def is_ready(self) -> bool:
-        """Whether it serves clients."""
+        """Returns whether the mesh serves clients."""
         try:
             return bool(_get(f"http://127.0.0.1:{self.admin}/readyz"))
         except OSError:
             return False
 
-    def seen(self) -> Seen | None:
-        """What it says of itself; None when it does not answer in time."""
+    def snapshot(self) -> MeshSnapshot | None:
+        """Returns a snapshot of the mesh; None when it does not answer in time."""
         try:
             status, metrics = _get(f"{self.admin_url}/status"), _get(self.metrics)
         except OSError:
             return None
-        return seen(time.monotonic(), json.loads(status), metrics)
+        return snapshot_of(time.monotonic(), json.loads(status), metrics)
 
     def lag(self, group: str, topic: str) -> int | None:
-        """Records of a topic that a group has not acknowledged; None when it does not answer in time."""
+        """Returns the records of a topic that a group has not acknowledged; None when the mesh does not answer in
+        time."""
         body = {"virtual_cluster": "demo", "group": group, "topics": [topic]}
         request = urllib.request.Request(
             f"{self.admin_url}/leases/backlog", json.dumps(body).encode(), {"Content-Type": "application/json"}
@@ -116,7 +117,7 @@ class MeshEndpoint:
         return sum(each["lag"] for each in backlog["partitions"]) if backlog["partitions"] else None
 
     def readings(self, group: str) -> Readings | None:
-        """What its metrics say of a group; None when it does not answer in time."""
+        """Returns the metrics of a group; None when the mesh does not answer in time."""
         try:
             text = _get(self.metrics)
         except OSError:
@@ -136,7 +137,7 @@ def _get(url: str | urllib.request.Request) -> str:
 
 
 def _free_ports(count: int) -> Iterator[int]:
-    # Below the range from which the kernel takes ports for outgoing connections: they stay free until they are used.
+    # Below the range of ports for outgoing connections: these stay free until they are used.
     candidates = random.sample(range(20_000, 32_000), k=12_000)
     return itertools.islice(filter(_is_free, candidates), count)
 

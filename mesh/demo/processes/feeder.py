@@ -1,7 +1,8 @@
 """`python -m mesh.demo.processes.feeder [--linger SECONDS] TOPIC RATE JOURNAL NAME=ADDRESS ...`: feeds a topic until
 SIGTERM.
 
-Orders with unique ids go to the clusters in turn, RATE a second in all. What a cluster has stored is in the journal.
+It sends orders with unique ids to the clusters in turn, RATE a second in all. The journal has those that a cluster has
+stored.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from mesh.demo.processes.journal import DemoJournal, Entry, JournalRecord
 from mesh.demo.processes.signals import StopRequest
 
 USUAL_LINGER = 0.005
-"""That of librdkafka, in seconds."""
+"""librdkafka's default, in seconds."""
 _TICK = 0.05
 _FLUSH_TIMEOUT = 15
 _ITEMS = ("anchor", "compass", "lantern", "rope", "sextant", "tiller")
@@ -27,12 +28,12 @@ _CUSTOMERS = 97
 
 
 class Feeder:
-    """Produces numbered orders and journals those that were stored."""
+    """A producer of numbered orders, which journals those that were stored."""
 
     def __init__(
         self, topic: str, clusters: Mapping[str, str], journal: DemoJournal, linger: float = USUAL_LINGER
     ) -> None:
-        """clusters: bootstrap servers by name. linger: seconds in which records are collected for a batch."""
+        """clusters: bootstrap servers by name. linger: seconds for which records are collected for a batch."""
         self._topic = topic
         self._journal = journal
         # Idempotent: a retry inside the producer must not look like a record that the mesh delivered twice.
@@ -44,7 +45,7 @@ class Feeder:
         self._number = 0
 
     def feed(self, count: int) -> None:
-        """Produce that many orders; KafkaException when one could not be stored."""
+        """Produces that many orders. Raises KafkaException when one could not be stored."""
         for cluster, producer in itertools.islice(self._targets, count):
             self._produce(cluster, producer)
         for producer in self._producers.values():
@@ -52,7 +53,7 @@ class Feeder:
         self._journal.flush()
 
     def finish(self) -> None:
-        """Wait until all is stored; KafkaException when it is not."""
+        """Waits until all orders are stored. Raises KafkaException when they are not."""
         for producer in self._producers.values():
             if producer.flush(_FLUSH_TIMEOUT):
                 raise KafkaException(KafkaError._TIMED_OUT)
@@ -60,7 +61,7 @@ class Feeder:
     def _produce(self, cluster: str, producer: Producer) -> None:
         self._number += 1
         record = order(cluster, self._number, time.time_ns() // 1_000_000)
-        # What was handed to the producer, not what the report of its delivery says: that comes without headers.
+        # Headers are taken before producing: the delivery report has none.
         entry = Entry.of(record)
         producer.produce(
             self._topic,
@@ -78,7 +79,7 @@ class Feeder:
 
 
 def order(cluster: str, number: int, timestamp: int) -> JournalRecord:
-    """An order with an id of its own. Every tenth has no key; all have a header twice, the second time null."""
+    """Returns an order with a unique id. Every tenth has no key; all have a header twice, the second time null."""
     value = {"order": f"{cluster}-{number}", "item": _ITEMS[number % len(_ITEMS)], "quantity": 1 + number % 9}
     key = None if number % 10 == 0 else b"customer-%d" % (number % _CUSTOMERS)
     headers = (("cluster", cluster.encode()), ("trace", b"%d" % number), ("trace", None))
@@ -86,7 +87,7 @@ def order(cluster: str, number: int, timestamp: int) -> JournalRecord:
 
 
 def run(topic: str, rate: float, journal: Path, clusters: Mapping[str, str], linger: float) -> None:
-    """Feed `rate` records a second until asked to stop."""
+    """Feeds `rate` records a second until a stop."""
     with StopRequest() as stop, DemoJournal(journal) as entries:
         feeder = Feeder(topic, clusters, entries, linger)
         begin = time.monotonic()

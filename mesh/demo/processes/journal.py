@@ -1,6 +1,7 @@
 """Journals: a line for each record that was fed, and one for each that a member received.
 
-A line is `ID FINGERPRINT`. The fingerprint covers what a consumer can see of a record: key, value, headers, timestamp.
+A line is `ID FINGERPRINT`. The fingerprint covers everything that a consumer sees of a record: key, value, headers,
+timestamp.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ RecordId = NewType("RecordId", str)
 
 @dataclass(frozen=True, slots=True)
 class JournalRecord:
-    """What a consumer can see of a record; timestamp in ms since the epoch, set by the producer."""
+    """A record as a consumer sees it; timestamp in ms since the epoch, set by the producer."""
 
     key: bytes | None
     value: bytes | None
@@ -29,7 +30,8 @@ class JournalRecord:
 
     @classmethod
     def of(cls, message: Message) -> JournalRecord:
-        """The record in a message that is no error; ValueError when its timestamp is not the producer's."""
+        """Returns the record in a message without an error. Raises ValueError when its timestamp is not the
+        producer's."""
         kind, timestamp = message.timestamp()
         if kind != TIMESTAMP_CREATE_TIME:
             raise ValueError(f"a timestamp of type {kind} instead of {TIMESTAMP_CREATE_TIME}")
@@ -46,7 +48,7 @@ class Entry:
 
     @classmethod
     def of(cls, record: JournalRecord) -> Entry:
-        """The entry of a record; ValueError when its value holds no order id."""
+        """Returns the entry of a record. Raises ValueError when its value has no order id."""
         try:
             identity = json.loads(record.value or b"")["order"]
         except (KeyError, TypeError, ValueError) as problem:
@@ -55,7 +57,7 @@ class Entry:
 
 
 class DemoJournal:
-    """Appends entries to a file; they are there for readers after `flush`."""
+    """A journal that is being written. Readers see the entries after `flush`."""
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("a", encoding="ascii")
@@ -69,16 +71,16 @@ class DemoJournal:
         self._file.close()
 
     def write(self, entries: Iterable[Entry]) -> None:
-        """Append entries."""
+        """Appends entries."""
         self._file.writelines(f"{entry.id} {entry.fingerprint}\n" for entry in entries)
 
     def flush(self) -> None:
-        """Show readers what was written."""
+        """Makes the written entries visible to readers."""
         self._file.flush()
 
 
 def read(path: Path) -> Iterator[Entry]:
-    """The entries of a journal, without a last line that is still being written."""
+    """Yields the entries of a journal, without a last line that is still being written."""
     with path.open(encoding="ascii") as lines:
         for line in lines:
             if line.endswith("\n"):
@@ -87,7 +89,7 @@ def read(path: Path) -> Iterator[Entry]:
 
 
 class Counter:
-    """How many entries a growing journal has."""
+    """A counter of the entries of a growing journal."""
 
     def __init__(self, path: Path) -> None:
         path.touch()
@@ -95,7 +97,7 @@ class Counter:
         self._count = 0
 
     def count(self) -> int:
-        """Entries up to now; reads only what is new."""
+        """Returns the number of entries so far. Reads only new ones."""
         self._count += self._file.read().count(b"\n")
         return self._count
 

@@ -1,4 +1,4 @@
-"""The independent count: was every record that was fed delivered exactly once, unaltered?
+"""The independent count: whether every record that was fed was delivered exactly once, unaltered.
 
 It knows nothing of the mesh. It compares the feeder's journal with those of the members.
 """
@@ -16,7 +16,7 @@ _SHOWN = 5
 
 @dataclass(frozen=True, slots=True)
 class JudgeVerdict:
-    """What became of the records that were fed.
+    """The verdict on the records that were fed.
 
     delivered: receipts, so a record that came twice counts twice.
     """
@@ -30,11 +30,11 @@ class JudgeVerdict:
 
     @property
     def exactly_once(self) -> bool:
-        """Something was fed, and all of it came once as it was."""
+        """Returns whether records were fed, and each was received exactly once and unaltered."""
         return self.fed > 0 and not (self.missing or self.repeated or self.altered or self.unknown)
 
     def lines(self) -> Iterator[str]:
-        """The verdict for people: counts, and some ids of what went wrong."""
+        """Yields the verdict as lines for people: counts, and some ids of wrong records."""
         yield f"{self.fed:,} records fed, {self.delivered:,} delivered"
         findings = {
             "never delivered": self.missing,
@@ -50,7 +50,7 @@ class JudgeVerdict:
 
 
 def judge(fed: Path, received: Iterable[Path]) -> JudgeVerdict:
-    """Compare the feeder's journal with those of all members; ValueError when an id was fed twice."""
+    """Compares the feeder's journal with those of all members. Raises ValueError when an id was fed twice."""
     missing: dict[RecordId, str] = {}
     for entry in read(fed):
         if entry.id in missing:
@@ -59,7 +59,7 @@ def judge(fed: Path, received: Iterable[Path]) -> JudgeVerdict:
     count = len(missing)
     delivered: dict[RecordId, str] = {}
     receipts = 0
-    # Dictionaries, not sets: the ids are named in the order in which they came.
+    # Dictionaries, not sets: they keep the order in which the ids came.
     repeated: dict[RecordId, None] = {}
     altered: dict[RecordId, None] = {}
     unknown: dict[RecordId, None] = {}

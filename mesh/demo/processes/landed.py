@@ -1,4 +1,4 @@
-"""The table that Spark lands into, read without Spark: the records that count, for the judge."""
+"""The table into which Spark lands, read without Spark, for the judge."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class LandedTable:
         self._counts: dict[Path, int] = {}
 
     def count(self) -> int:
-        """How many records are in it. Of each file only the end is read, once."""
+        """Returns the number of records in it. It reads only the footer of each file, once."""
         for file in self._files():
             if file not in self._counts:
                 self._counts[file] = parquet.read_metadata(file).num_rows
@@ -35,8 +35,8 @@ class LandedTable:
                 yield Entry.of(JournalRecord(row["key"], row["value"], headers, milliseconds))
 
     def _files(self) -> list[Path]:
-        """Those that the table's own log names; others are of batches that did not end. Every tenth entry of the log
-        names those before it once more."""
+        """Returns the files in the sink's log; others belong to unfinished batches. Every tenth entry of the log
+        repeats those before it."""
         logged = [batch.read_text().splitlines()[1:] for batch in (self.folder / "_spark_metadata").glob("[0-9]*")]
         paths = {json.loads(line)["path"] for lines in logged for line in lines}
         return [Path(path.removeprefix("file://")) for path in sorted(paths)]

@@ -1,7 +1,6 @@
-"""`python -m mesh.demo.processes.member --help`: a consumer as teams write them, which happens to be pointed at the
-mesh.
+"""`python -m mesh.demo.processes.member --help`: an ordinary consumer, which happens to be connected to the mesh.
 
-It subscribes, works on records as they come, journals them, and lets librdkafka commit what it is through with, until
+It subscribes, works on records as they come, journals them, and lets librdkafka commit processed records, until
 SIGTERM.
 """
 
@@ -23,7 +22,7 @@ _POLL_TIMEOUT = 0.2
 
 
 class Fault(Enum):
-    """What a member does wrong with its first record, on purpose: the judge must notice."""
+    """A deliberate fault of a member at its first record, which the judge must notice."""
 
     NONE = "none"
     SUPPRESS = "suppress"
@@ -32,7 +31,7 @@ class Fault(Enum):
 
 
 def receipts(entry: Entry, fault: Fault) -> tuple[Entry, ...]:
-    """What to journal for a record that was received."""
+    """Returns the journal entries for a received record."""
     match fault:
         case Fault.NONE:
             return (entry,)
@@ -45,9 +44,9 @@ def receipts(entry: Entry, fault: Fault) -> tuple[Entry, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
-    """The options of a consumer of the demo. work: seconds that one record takes. session: seconds of silence after
-    which the group takes it for dead."""
+class MemberOptions:
+    """The options of a consumer of the demo. work: seconds of work on each record. session: the session timeout in
+    seconds."""
 
     bootstrap_servers: str
     group: str
@@ -59,8 +58,8 @@ class Options:
     fault: Fault
 
 
-def run(options: Options) -> None:
-    """Consume until asked to stop; KafkaException when the consumer reports an error."""
+def run(options: MemberOptions) -> None:
+    """Consumes until a stop. Raises KafkaException when the consumer reports an error."""
     consumer = Consumer(
         {
             "bootstrap.servers": options.bootstrap_servers,
@@ -69,7 +68,7 @@ def run(options: Options) -> None:
             "auto.offset.reset": "earliest",
             "auto.commit.interval.ms": 1000,
             "session.timeout.ms": int(options.session * 1000),
-            # Else what was polled is committed before it is in the journal, and a kill in between would lose it.
+            # Otherwise a record could be committed before it is in the journal, and a kill in between would lose it.
             "enable.auto.offset.store": False,
         }
     )
@@ -82,7 +81,7 @@ def run(options: Options) -> None:
             for message in messages:
                 journal.write(receipts(_entry(message), fault))
                 fault = Fault.NONE
-                time.sleep(options.work)  # the work
+                time.sleep(options.work)  # simulates the work of an application
             journal.flush()
             for message in messages:
                 _processed(consumer, message)
@@ -90,13 +89,13 @@ def run(options: Options) -> None:
 
 
 def _was_frozen(message: Message) -> bool:
-    """It is told so when it stood still for five minutes; it has joined again then."""
+    """Returns whether the consumer was frozen for five minutes; then it has joined again."""
     error = message.error()
     return error is not None and error.code() == KafkaError._MAX_POLL_EXCEEDED
 
 
 def _processed(consumer: Consumer, message: Message) -> None:
-    """It may be committed, if the group has not taken its partition away meanwhile."""
+    """Stores the offset of a processed record for the next commit, unless its partition was revoked meanwhile."""
     try:
         consumer.store_offsets(message)
     except KafkaException as problem:
@@ -110,15 +109,17 @@ def _entry(message: Message) -> Entry:
     return Entry.of(JournalRecord.of(message))
 
 
-def _options() -> Options:
+def _options() -> MemberOptions:
     parser = argparse.ArgumentParser(prog="python -m mesh.demo.processes.member")
     for name in ("bootstrap-servers", "group", "topic", "name"):
         parser.add_argument(f"--{name}", required=True)
     parser.add_argument("--journal", required=True, type=Path)
     parser.add_argument("--work", default=0.0, type=float, help="seconds that one record takes")
-    parser.add_argument("--session", default=45.0, type=float, help="seconds of silence until it is taken for dead")
+    parser.add_argument(
+        "--session", default=45.0, type=float, help="seconds of silence until the group takes it for dead"
+    )
     parser.add_argument("--fault", default=Fault.NONE, type=Fault, help=argparse.SUPPRESS)
-    return Options(**vars(parser.parse_args()))
+    return MemberOptions(**vars(parser.parse_args()))
 
 
 if __name__ == "__main__":

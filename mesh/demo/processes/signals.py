@@ -1,4 +1,4 @@
-"""Being asked to stop."""
+"""Requests to stop."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Self
 
 
 class StopRequest:
-    """SIGINT, SIGTERM or SIGHUP, once entered. A second one raises KeyboardInterrupt.
+    """A request to stop by SIGINT, SIGTERM or SIGHUP, within a `with` block. A second signal raises KeyboardInterrupt.
 
-    A pipe, because a handler may run while its thread holds the lock of a threading.Event.
+    It uses a pipe, because a handler may run while its thread holds the lock of a threading.Event.
     """
 
     def __init__(self) -> None:
@@ -21,7 +21,7 @@ class StopRequest:
 
     def __enter__(self) -> Self:
         numbers = [signal.SIGINT, signal.SIGTERM]
-        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # not under nohup
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup ignores SIGHUP
             numbers.append(signal.SIGHUP)
         self._previous = {number: signal.signal(number, self._receive) for number in numbers}
         return self
@@ -35,7 +35,7 @@ class StopRequest:
         os.close(self._writer)
 
     def wait(self, seconds: float) -> bool:
-        """Whether a stop was asked for, at the latest after `seconds`."""
+        """Waits up to `seconds`. Returns whether a stop was requested."""
         return bool(select.select([self._reader], [], [], max(0.0, seconds))[0])
 
     def _receive(self, _number: int, _frame: FrameType | None) -> None:

@@ -1,4 +1,4 @@
-"""The types of interceptors that ship: one in each file."""
+"""The types of interceptors that ship, one in each file."""
 
 from __future__ import annotations
 
@@ -32,4 +32,4 @@ SHIPPED: Final[Mapping[str, type[Interceptor]]] = MappingProxyType(
         "stamp": Stamp,
     }
 )
-"""By what `type` calls them."""
+"""Interceptors by their `type` in the configuration."""

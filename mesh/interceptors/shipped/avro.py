@@ -1,4 +1,4 @@
-"""`avro` rejects values that are not what an Avro schema says, to the last byte."""
+"""`avro` rejects values that do not match an Avro schema, to the last byte."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mesh.interceptors.spi import Reject
 
 
 class Avro(BySchema[Any]):
-    """An interceptor that rejects what cannot be decoded by its schema."""
+    """An interceptor that rejects values that their schema cannot decode."""
 
     schema_type = "AVRO"
 

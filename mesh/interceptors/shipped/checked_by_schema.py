@@ -1,4 +1,4 @@
-"""Values that are checked by a schema: one in a file for all of them, or each by the one that it names."""
+"""Checks values by a schema: one schema from a file for all of them, or the schema that each value names."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ from mesh.interceptors.spi import (
 
 _MOST_KEPT: Final = 1_000
 _ASK_AGAIN: Final = 10.0
-"""Seconds after which the registry is asked again about a schema that it did not have."""
+"""Seconds after which the registry is asked again for a schema that it did not have."""
 
 Compiled = TypeVar("Compiled")
 
 
 class BySchemaConfig(NoConfig):
-    """schema_file or registry, one of them."""
+    """The configuration of a check by schema: either schema_file or registry."""
 
     schema_file: Path | None = Field(default=None, description="A file with the schema of all values.")
     registry: RegistryUrl | None = Field(
         default=None, description="URL of a schema registry; each value begins with the id of its schema."
     )
-    timeout: Annotated[float, Field(gt=0, le=60)] = Field(default=2.0, description="Seconds the registry has.")
+    timeout: Annotated[float, Field(gt=0, le=60)] = Field(default=2.0, description="Seconds to wait for the registry.")
 
     @model_validator(mode="after")
     def _one_of_both(self) -> BySchemaConfig:
@@ -50,8 +50,8 @@ class BySchemaConfig(NoConfig):
 
 
 class BySchema(Interceptor, Generic[Compiled]):
-    """An interceptor that rejects values which are not what their schema says; one that is null is kept. schema_type:
-    as a registry calls it."""
+    """An interceptor that rejects values that do not match their schema; null values are kept. schema_type: the name of
+    the type in a registry."""
 
     reads = Reads.VALUE
     effect = Effect.CHECK
@@ -63,7 +63,7 @@ class BySchema(Interceptor, Generic[Compiled]):
         self._registry: Final = Registry(config.registry, config.timeout) if config.registry is not None else None
         self._known: dict[int, Compiled] = {}
         self._missing: dict[int, float] = {}
-        """When it was asked for, by the clock."""
+        """The time at which each missing schema was last asked for."""
         if config.schema_file is not None:
             text = read_file("schema_file", config.schema_file).decode(errors="replace")
             try:
@@ -74,11 +74,11 @@ class BySchema(Interceptor, Generic[Compiled]):
 
     @abstractmethod
     def compiled(self, text: str) -> Compiled:
-        """A schema, for `check`. Raises any exception for what is none."""
+        """Returns a schema for `check`. Raises any exception for an invalid one."""
 
     @abstractmethod
     def check(self, schema: Compiled, payload: bytes) -> None:
-        """Raises Reject."""
+        """Raises Reject for a payload that does not match."""
 
     def intercept(self, record: Record, where: Where) -> Outcome:
         if (value := record.value) is None:
@@ -95,7 +95,7 @@ class BySchema(Interceptor, Generic[Compiled]):
             return known
         if self._clock() < self._missing.get(id, -_ASK_AGAIN) + _ASK_AGAIN:
             raise Reject(f"there is no schema {id}")
-        if max(len(self._known), len(self._missing)) >= _MOST_KEPT:  # producers choose the ids
+        if max(len(self._known), len(self._missing)) >= _MOST_KEPT:  # bounded, since producers choose the ids
             self._known.clear()
             self._missing.clear()
         found = registry.schema(id)

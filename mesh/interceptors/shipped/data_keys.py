@@ -1,4 +1,4 @@
-"""Where the data keys of `encrypt` come from, and who opens them again: a file with keys, or a Vault."""
+"""Data keys of `encrypt`: made and decrypted with a file of keys, or by a Vault."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ from mesh.interceptors.shipped.vault import Vault
 from mesh.interceptors.spi import CannotBegin
 
 KEY: Final = 32
-"""Bytes of every key: AES-256."""
+"""The size of every key in bytes: AES-256."""
 NONCE: Final = 12
 
 
 class NotDecrypted(Exception):
-    """A value that cannot be decrypted, and why."""
+    """Raised for a value that cannot be decrypted, with the reason."""
 
 
 class NewKey(NamedTuple):
-    """A data key that was made. said: in the header of each record that it encrypts."""
+    """A new data key. description: the description that the header of each record encrypted with it contains."""
 
     key: bytes
-    said: Mapping[str, str]
+    description: Mapping[str, str]
 
 
 class DataKeys(Protocol):
-    """Makes data keys, and opens those that stand in headers."""
+    """The maker of data keys, which also decrypts those in headers."""
 
     def new(self) -> NewKey: ...
 
-    def opened(self, said: Mapping[str, object]) -> bytes:
-        """Raises NotDecrypted."""
+    def open_key(self, description: Mapping[str, object]) -> bytes:
+        """Returns the data key that a header describes. Raises NotDecrypted."""
 
 
 class FileKeys:
-    """Data keys that are encrypted by a key of a file. Implements `DataKeys`."""
+    """Data keys that are encrypted with a key from a file. Implements `DataKeys`."""
 
     def __init__(self, file: Path) -> None:
         """Raises CannotBegin."""
@@ -54,8 +54,8 @@ class FileKeys:
         wrapped = nonce + self._ciphers[name].encrypt(nonce, data, name.encode())
         return NewKey(data, {"key": name, "data": base64.b64encode(wrapped).decode()})
 
-    def opened(self, said: Mapping[str, object]) -> bytes:
-        name, data = said.get("key"), said.get("data")
+    def open_key(self, description: Mapping[str, object]) -> bytes:
+        name, data = description.get("key"), description.get("data")
         try:
             wrapped = base64.b64decode(str(data), validate=True)
         except ValueError:
@@ -69,7 +69,7 @@ class FileKeys:
 
 
 class VaultKeys:
-    """Data keys that the transit engine of a Vault makes and opens. Implements `DataKeys`."""
+    """Data keys that the transit engine of a Vault makes and decrypts. Implements `DataKeys`."""
 
     def __init__(self, vault: Vault) -> None:
         self._vault: Final = vault
@@ -78,8 +78,8 @@ class VaultKeys:
         key, ciphertext = self._vault.data_key()
         return NewKey(key, {"vault": ciphertext})
 
-    def opened(self, said: Mapping[str, object]) -> bytes:
-        ciphertext = said.get("vault")
+    def open_key(self, description: Mapping[str, object]) -> bytes:
+        ciphertext = description.get("vault")
         if not isinstance(ciphertext, str):
             raise NotDecrypted("a data key that is not of a Vault")
         key = self._vault.decrypted(ciphertext)
@@ -89,7 +89,7 @@ class VaultKeys:
 
 
 def keys_of(file: Path) -> dict[str, bytes]:
-    """By their names. Raises CannotBegin for a file that has none, or something else."""
+    """Returns the keys in a file, by name. Raises CannotBegin for a file without keys, or with anything else."""
     keys: dict[str, bytes] = {}
     for number, line in enumerate(read_file("keys", file).decode(errors="replace").splitlines(), 1):
         if not line.strip() or line.startswith("#"):
@@ -108,12 +108,12 @@ def keys_of(file: Path) -> dict[str, bytes]:
     return keys
 
 
-def said_in(header: bytes, name: str) -> Mapping[str, object]:
-    """What a header says of a data key. name: of the header. Raises NotDecrypted."""
+def description_in(header: bytes, name: str) -> Mapping[str, object]:
+    """Returns the description of a data key in a header. name: the name of the header. Raises NotDecrypted."""
     try:
-        said = json.loads(header)
+        description = json.loads(header)
     except ValueError:
-        said = None
-    if not isinstance(said, dict):
+        description = None
+    if not isinstance(description, dict):
         raise NotDecrypted(f"a header {name} that is none")
-    return said
+    return description

@@ -1,4 +1,4 @@
-"""`drop_headers` takes headers away whose names match a pattern."""
+"""`drop_headers` removes headers whose names match a pattern."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mesh.interceptors.spi import KEEP, Effect, Interceptor, NoConfig, Outcome, 
 
 
 class DropHeadersConfig(NoConfig):
-    """names: patterns as the shell's."""
+    """The configuration of `drop_headers`. names: shell patterns."""
 
     names: Annotated[tuple[str, ...], Field(min_length=1)] = Field(description="Patterns of names of headers.")
 

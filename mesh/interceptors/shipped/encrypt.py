@@ -1,9 +1,9 @@
 """`encrypt` encrypts values on their way to the cluster, and decrypts them on their way to consumers.
 
-AES-256-GCM, in envelopes: each process encrypts with a data key of its own, by topic, which is made anew after a
-while. In a header of each record stands the data key, encrypted with a key of the key file, and which one of these it
-was; or with a key that a Vault keeps. So such a key is never used for records, and one that is to be retired stays as
-long as records need it.
+It uses AES-256-GCM in envelopes. Each process encrypts with its own data key for each topic, and makes a new one after
+a while. A header of each record has the data key, encrypted with a key of the key file, whose name the header has too,
+or with a key that a Vault keeps. So such a key never encrypts records, and a key to be retired stays as long as records
+need it.
 """
 
 from __future__ import annotations
@@ -20,29 +20,29 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from pydantic import BeforeValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from mesh.interceptors.shipped.data_keys import NONCE, DataKeys, FileKeys, NotDecrypted, VaultKeys, said_in
+from mesh.interceptors.shipped.data_keys import NONCE, DataKeys, FileKeys, NotDecrypted, VaultKeys, description_in
 from mesh.interceptors.shipped.vault import Vault, VaultConfig
 from mesh.interceptors.spi import KEEP, Effect, Interceptor, NoConfig, On, Outcome, Reads, Record, Where
 from mesh.quantities import parse_duration
 
 HEADER: Final = "kafka-mesh.encrypt"
 _MOST_RECORDS: Final = 1 << 30
-"""Of one data key: random nonces are good for 2^32 (NIST SP 800-38D)."""
+"""The most records for one data key. Random nonces allow 2^32 (NIST SP 800-38D)."""
 _MOST_KEYS: Final = 1_000
-"""Data keys that are remembered, on each side."""
+"""The most data keys that are remembered for encryption, and for decryption."""
 
 
 class EncryptConfig(NoConfig):
-    """keys or vault, one of them."""
+    """The configuration of `encrypt`: either keys or vault."""
 
     keys: Path | None = Field(
         default=None, description="A file; each line a name and a key of 32 bytes in base64, the first one encrypts."
     )
     vault: VaultConfig | None = Field(default=None, description="A Vault that makes and opens data keys.")
     rotate: Annotated[float, BeforeValidator(parse_duration), Field(gt=0)] = Field(
-        default=86_400.0, description="After which a new data key is made."
+        default=86_400.0, description="The time after which a new data key is made."
     )
-    plain: bool = Field(default=False, description="Whether consumers get what is not encrypted, too.")
+    plain: bool = Field(default=False, description="Whether consumers get unencrypted values, too.")
 
     @model_validator(mode="after")
     def _one_of_both(self) -> EncryptConfig:
@@ -52,7 +52,7 @@ class EncryptConfig(NoConfig):
 
 
 class _DataKey(NamedTuple):
-    """until: when it is used no more, by the clock."""
+    """A data key in use. until: the end of its use, by the clock."""
 
     cipher: AESGCM
     header: bytes
@@ -60,8 +60,8 @@ class _DataKey(NamedTuple):
 
 
 class Encrypt(Interceptor):
-    """An interceptor that encrypts produced values and decrypts fetched ones. A value that is null, as in a compacted
-    topic, stays."""
+    """An interceptor that encrypts produced values and decrypts fetched ones. Null values, as in a compacted topic,
+    stay."""
 
     reads = Reads.VALUE
     effect = Effect.MAP
@@ -73,9 +73,9 @@ class Encrypt(Interceptor):
         self._is_plain_allowed: Final = config.plain
         self._clock: Final = clock
         self._own: dict[str, tuple[_DataKey, int]] = {}
-        """By topic, with how many records it has encrypted."""
+        """The data key of each topic, with the number of records that it has encrypted."""
         self._known: dict[bytes, AESGCM] = {}
-        """By header."""
+        """Ciphers by the header of their data key."""
 
     def intercept(self, record: Record, where: Where) -> Outcome:
         if record.value is None:
@@ -117,14 +117,14 @@ class Encrypt(Interceptor):
 
     def _new_key(self, until: float) -> _DataKey:
         made = self._keys.new()
-        return _DataKey(AESGCM(made.key), json.dumps(made.said).encode(), until)
+        return _DataKey(AESGCM(made.key), json.dumps(made.description).encode(), until)
 
     def _cipher_of(self, header: bytes) -> AESGCM:
         cipher = self._known.get(header)
         if cipher is None:
             if len(self._known) >= _MOST_KEYS:
                 self._known.clear()
-            cipher = self._known[header] = AESGCM(self._keys.opened(said_in(header, HEADER)))
+            cipher = self._known[header] = AESGCM(self._keys.open_key(description_in(header, HEADER)))
         return cipher
 
 

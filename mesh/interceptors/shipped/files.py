@@ -1,4 +1,4 @@
-"""Files that interceptors are configured with."""
+"""Reads files that the config of an interceptor names."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from mesh.interceptors.spi import CannotBegin
 
 
 def read_file(key: str, path: Path) -> bytes:
-    """key: of the config, by which it is named. Raises CannotBegin."""
+    """Returns the content of a file. key: the key of the config that names it. Raises CannotBegin."""
     try:
         return path.read_bytes()
     except OSError as problem:

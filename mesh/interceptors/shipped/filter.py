@@ -1,4 +1,4 @@
-"""`filter` keeps the records with a header that is equal to a text, or matches a pattern."""
+"""`filter` keeps the records with a header whose value equals a text, or matches a pattern."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from typing import Final
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from mesh.interceptors.spi import DROP, KEEP, Effect, Interceptor, NoConfig, On, Outcome, Reads, Record, Where
+from mesh.interceptors.spi import DROP, KEEP, Effect, Interceptor, NoConfig, Outcome, Reads, Record, Where
 
 
 class FilterConfig(NoConfig):
-    """header: of a record that is kept. equals, pattern: one of them; of its value."""
+    """The configuration of `filter`. header: the header's name. equals, pattern: the text or the pattern for its value;
+    one of them."""
 
     header: str = Field(description="Name of a header.")
-    equals: str | None = Field(default=None, description="The text that is its value.")
+    equals: str | None = Field(default=None, description="The required value.")
     pattern: str | None = Field(default=None, description="A pattern that its value matches, in place of equals.")
 
     @model_validator(mode="after")
@@ -28,12 +29,11 @@ class FilterConfig(NoConfig):
 
 
 class Filter(Interceptor):
-    """An interceptor that keeps the records that match, and drops all others. Of several headers with that name the
+    """An interceptor that keeps the records that match, and drops all others. Of several headers with the same name the
     last one counts."""
 
     reads = Reads.HEADERS
     effect = Effect.FILTER
-    on = frozenset({On.FETCH})
     config = FilterConfig
 
     def __init__(self, config: FilterConfig) -> None:

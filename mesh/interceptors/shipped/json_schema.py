@@ -1,6 +1,6 @@
-"""`json_schema` rejects values that are no JSON, or not what a JSON Schema says.
+"""`json_schema` rejects values that are not JSON, or do not match a JSON Schema.
 
-It needs the package `jsonschema` (`pip install 'kafka-mesh[json-schema]'`). Schemas that are elsewhere are not fetched.
+It needs the package `jsonschema` (`pip install 'kafka-mesh[json-schema]'`). It does not fetch schemas from elsewhere.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from mesh.interceptors.shipped.checked_by_schema import BySchema, BySchemaConfig
 from mesh.interceptors.spi import CannotBegin, Reject
 
 _LONGEST: Final = 200
-"""Characters that are said of a mistake."""
+"""The most characters of an error message."""
 
 
 class JsonSchema(BySchema[Any]):
-    """An interceptor that rejects JSON which is not what its schema says."""
+    """An interceptor that rejects JSON that does not match its schema."""
 
     schema_type = "JSON"
 
@@ -35,7 +35,7 @@ class JsonSchema(BySchema[Any]):
         schema = json.loads(text)
         kind = jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)
         kind.check_schema(schema)
-        return kind(schema, registry=REGISTRY)  # without one that fetches what it does not have
+        return kind(schema, registry=REGISTRY)  # this registry does not fetch missing schemas
 
     def check(self, schema: Any, payload: bytes) -> None:
         try:

@@ -1,4 +1,4 @@
-"""`mask` hides values in JSON by their paths: whole, all but their end, or behind a keyed hash."""
+"""`mask` hides values in JSON by their paths: entirely, except their end, or behind a keyed hash."""
 
 from __future__ import annotations
 
@@ -21,13 +21,14 @@ SHORTEST_KEY: Final = 16
 
 
 class MaskConfig(NoConfig):
-    """paths: names with dots between them; what is in an array has the path of the array."""
+    """The configuration of `mask`. paths: names with dots between them; elements of an array have the path of the
+    array."""
 
     paths: Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(min_length=1)] = Field(
         description="Names in the JSON of a value, with dots between them."
     )
     keep_last: Annotated[int, Field(ge=1, le=64)] | None = Field(
-        default=None, description="So many characters at the end stay."
+        default=None, description="How many characters at the end stay."
     )
     hash_key: Path | None = Field(
         default=None, description="A file with a secret; then a keyed hash takes the place of the value."
@@ -41,8 +42,8 @@ class MaskConfig(NoConfig):
 
 
 class Mask(Interceptor):
-    """An interceptor that hides values in JSON. A value that is no JSON is a failure, so nothing that cannot be read
-    goes on in clear; one that is null is kept."""
+    """An interceptor that hides values in JSON. A value that is not JSON is a failure, so that nothing unreadable
+    passes in clear. Null values are kept."""
 
     reads = Reads.VALUE
     effect = Effect.MAP
@@ -53,19 +54,20 @@ class Mask(Interceptor):
         self._hide: Final = _hiding(config)
 
     def intercept(self, record: Record, where: Where) -> Outcome:
-        if record.value is None:
-            return KEEP
+        masked = self.masked(record.value) if record.value is not None else None
+        return KEEP if masked is None else record.with_value(masked)
+
+    def masked(self, value: bytes) -> bytes | None:
+        """Returns a value with hidden parts; None if nothing is at the paths. Raises ValueError if it is not JSON."""
         twice: list[str] = []
-        tree = json.loads(record.value, object_pairs_hook=partial(_object, twice), parse_constant=_no_number)
+        tree = json.loads(value, object_pairs_hook=partial(_object, twice), parse_constant=_no_number)
         is_changed = bool(twice)
         for path in self._paths:
             is_changed |= self._mask(tree, path)
-        if not is_changed:
-            return KEEP
-        return record.with_value(_compact(tree))
+        return _compact(tree) if is_changed else None
 
     def _mask(self, tree: Any, path: tuple[str, ...]) -> bool:
-        """Whether something stands at this path."""
+        """Hides the value at this path. Returns whether there is one."""
         if isinstance(tree, list):
             return any([self._mask(each, path) for each in tree])
         name, *rest = path
@@ -83,8 +85,8 @@ class Mask(Interceptor):
 
 
 def _object(twice: list[str], pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object of JSON. Where a name stands twice readers differ in which one they take, so the value is written anew
-    with the last one only: the other one would go on in clear. twice: has a text added then."""
+    """Returns a JSON object. Readers differ in which of two equal names they use. So the value is written again with
+    only the last one; otherwise the other one would pass in clear. twice: a list that gets such a name."""
     found = dict(pairs)
     if len(found) < len(pairs):
         twice.append(pairs[-1][0])
@@ -96,10 +98,10 @@ def _no_number(name: str) -> Any:
 
 
 def _compact(tree: Any) -> bytes:
-    """Raises ValueError for a number that is larger than any that can be written."""
+    """Encodes JSON. Raises ValueError for a number that JSON cannot represent."""
     try:
         return json.dumps(tree, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
-    except UnicodeEncodeError:  # half of a character, which JSON can say by its number only
+    except UnicodeEncodeError:  # half a surrogate pair, which JSON can only write as an escape
         return json.dumps(tree, allow_nan=False, separators=(",", ":")).encode()
 
 

@@ -1,6 +1,6 @@
-"""A schema registry, as Confluent's serializers know it: values begin with the id of a schema, which it has.
+"""A schema registry in the style of Confluent: each value begins with the id of a schema in the registry.
 
-Its answers about schemas are kept: an id never becomes another schema's.
+Its answers about schemas can be cached: an id always stands for the same schema.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from mesh.interceptors.spi import Reject
 
 _MAGIC: Final = b"\0"
 PREFIX: Final = 5
-"""Bytes in front of the payload: a zero and the id."""
+"""The number of bytes before the payload: a zero and the id."""
 _LARGEST: Final = 1 << 20
 _NOT_FOUND: Final = 404
 
@@ -32,7 +32,7 @@ RegistryUrl = Annotated[str, AfterValidator(_check_url)]
 
 
 class Schema(NamedTuple):
-    """A schema as it is registered. type: AVRO, JSON or PROTOBUF. has_references: it is not whole by itself."""
+    """A registered schema. type: AVRO, JSON or PROTOBUF. has_references: True if it needs other schemas."""
 
     type: str
     text: str
@@ -40,19 +40,19 @@ class Schema(NamedTuple):
 
 
 class Registry:
-    """A registry at a URL. timeout: seconds that it has for an answer."""
+    """A registry at a URL. timeout: seconds for an answer."""
 
     def __init__(self, url: str, timeout: float) -> None:
         self._url: Final = url
         self._timeout: Final = timeout
 
     def subjects(self, id: int) -> frozenset[str]:
-        """That have this schema; none if there is no such schema."""
+        """Returns the subjects of a schema; empty if there is no such schema."""
         found = self._ask(f"/schemas/ids/{id}/versions")
         return frozenset() if found is None else frozenset(str(each["subject"]) for each in found)
 
     def schema(self, id: int) -> Schema | None:
-        """None: there is none."""
+        """Returns the schema with this id; None if there is none."""
         found = self._ask(f"/schemas/ids/{id}")
         if found is None:
             return None
@@ -60,7 +60,8 @@ class Registry:
 
     def _ask(self, path: str) -> Any:
         try:
-            with urllib.request.urlopen(self._url + path, timeout=self._timeout) as response:  # the operator's URL
+            # The operator chose the URL.
+            with urllib.request.urlopen(self._url + path, timeout=self._timeout) as response:
                 return json.loads(response.read(_LARGEST))
         except urllib.error.HTTPError as problem:
             if problem.code == _NOT_FOUND:
@@ -69,7 +70,7 @@ class Registry:
 
 
 def id_of(value: bytes) -> int:
-    """Of the schema that a value begins with. Raises Reject."""
+    """Returns the id of the schema at the beginning of a value. Raises Reject."""
     if len(value) < PREFIX or value[:1] != _MAGIC:
         raise Reject("a value that does not begin with the id of a schema")
     return int.from_bytes(value[1:PREFIX], "big")

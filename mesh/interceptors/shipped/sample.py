@@ -1,4 +1,4 @@
-"""`sample` keeps the records of some of all keys: the same ones each time."""
+"""`sample` keeps the records of a part of all keys: always the same keys."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Annotated, Final
 
 from pydantic import Field
 
-from mesh.interceptors.spi import DROP, KEEP, Effect, Interceptor, NoConfig, On, Outcome, Reads, Record, Where
+from mesh.interceptors.spi import DROP, KEEP, Effect, Interceptor, NoConfig, Outcome, Reads, Record, Where
 
 _WHOLE: Final = 1 << 32
 
 
 class SampleConfig(NoConfig):
-    """part: of all keys, above 0 and up to 1."""
+    """The configuration of `sample`. part: the part of all keys, above 0 and up to 1."""
 
     part: Annotated[float, Field(gt=0, le=1)] = Field(description="The part of all keys whose records are kept.")
 
@@ -23,7 +23,6 @@ class Sample(Interceptor):
 
     reads = Reads.KEY
     effect = Effect.FILTER
-    on = frozenset({On.FETCH})
     config = SampleConfig
 
     def __init__(self, config: SampleConfig) -> None:

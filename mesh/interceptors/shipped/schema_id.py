@@ -1,8 +1,8 @@
 """`schema_id` refuses values that do not begin with the id of a schema that a registry has for their topic.
 
-The wire format of Confluent's serializers: a zero byte, four bytes of the id, the payload, which is not looked at. The
-registry is asked once for each id: a schema never changes. One that it does not know for the topic is asked for again
-after a while, for it may be registered meanwhile.
+The wire format is that of Confluent's serializers: a zero byte, four bytes of id, and the payload, which is not
+checked. The registry is asked once for each id, since a schema never changes. If it does not know a schema for the
+topic, it is asked again after a while, since the schema may be registered meanwhile.
 """
 
 from __future__ import annotations
@@ -18,26 +18,27 @@ from mesh.interceptors.spi import KEEP, Effect, Interceptor, NoConfig, Outcome, 
 
 _MOST_KEPT: Final = 10_000
 _ASK_AGAIN: Final = 10.0
-"""Seconds after which the registry is asked again about a schema that it did not have for a topic."""
+"""Seconds after which the registry is asked again for a schema that it did not have for a topic."""
 
 
 class SchemaIdConfig(NoConfig):
-    """registry: its URL. subject: of a topic, in which {topic} stands for its name."""
+    """The configuration of `schema_id`. registry: its URL. subject: the subject of a topic, in which {topic} stands for
+    the topic's name."""
 
     registry: RegistryUrl = Field(description="URL of a schema registry.")
     subject: str = Field(default="{topic}-value", description="Name of the subject; {topic} stands for the topic.")
-    timeout: Annotated[float, Field(gt=0, le=60)] = Field(default=2.0, description="Seconds the registry has.")
+    timeout: Annotated[float, Field(gt=0, le=60)] = Field(default=2.0, description="Seconds to wait for the registry.")
 
 
 class _Subjects(NamedTuple):
-    """The subjects that have a schema. asked: when, by the clock."""
+    """The subjects that have a schema. asked: the time of the request, by the clock."""
 
     names: frozenset[str]
     asked: float
 
 
 class SchemaId(Interceptor):
-    """An interceptor that refuses values without the id of a schema of their topic; a value that is null is kept."""
+    """An interceptor that refuses values without the id of a schema of their topic; null values are kept."""
 
     reads = Reads.VALUE
     effect = Effect.CHECK
@@ -62,7 +63,7 @@ class SchemaId(Interceptor):
         known, now = self._known.get(id), self._clock()
         if known is not None and (wanted in known.names or now < known.asked + _ASK_AGAIN):
             return known.names
-        if len(self._known) >= _MOST_KEPT:  # producers choose the ids
+        if len(self._known) >= _MOST_KEPT:  # bounded, since producers choose the ids
             self._known.clear()
         names = self._registry.subjects(id)
         self._known[id] = _Subjects(names, now)

@@ -11,7 +11,7 @@ from mesh.quantities import parse_size
 
 
 class SizeConfig(NoConfig):
-    """maximum: bytes of key, value and headers, uncompressed."""
+    """The configuration of `size`. maximum: the most bytes of key, value and headers, uncompressed."""
 
     maximum: Annotated[int, BeforeValidator(parse_size), Field(ge=1)] = Field(
         description="Bytes of key, value and headers of a record."
@@ -19,7 +19,7 @@ class SizeConfig(NoConfig):
 
 
 class Size(Interceptor):
-    """An interceptor that refuses records above a size, whatever a batch compresses them to."""
+    """An interceptor that refuses records above a size, however well a batch compresses them."""
 
     reads = Reads.HEADERS
     effect = Effect.CHECK

@@ -1,4 +1,4 @@
-"""`stamp` puts headers on records that say who sent them, through what, and when."""
+"""`stamp` adds headers with the producer of a record, the virtual cluster, and the time."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ Template = Annotated[str, AfterValidator(_check)]
 
 
 class StampConfig(NoConfig):
-    """headers: names, each with a text in which {principal}, {client_id}, {virtual_cluster}, {topic} and {time}, in
-    milliseconds, may stand."""
+    """The configuration of `stamp`. headers: a text for each name. It may contain {principal}, {client_id},
+    {virtual_cluster}, {topic} and {time}, which is in milliseconds."""
 
     headers: Annotated[dict[str, Template], Field(min_length=1)] = Field(
         description="Headers by their names, with texts."
@@ -35,8 +35,7 @@ class StampConfig(NoConfig):
 
 
 class Stamp(Interceptor):
-    """An interceptor that puts headers on records, in place of those that have the same names: nobody stamps for
-    another."""
+    """An interceptor that sets headers. It replaces headers with the same names, so that no producer can forge them."""
 
     reads = Reads.HEADERS
     effect = Effect.MAP
@@ -46,7 +45,7 @@ class Stamp(Interceptor):
         self._templates: Final = dict(config.headers)
 
     def intercept(self, record: Record, where: Where) -> Outcome:
-        said = {
+        values = {
             "principal": where.principal,
             "client_id": where.client_id or "",
             "virtual_cluster": where.virtual_cluster,
@@ -54,5 +53,5 @@ class Stamp(Interceptor):
             "time": time.time_ns() // 1_000_000,
         }
         kept: list[Header] = [header for header in record.headers if header[0] not in self._templates]
-        stamps = [(name, template.format(**said).encode()) for name, template in self._templates.items()]
+        stamps = [(name, template.format(**values).encode()) for name, template in self._templates.items()]
         return record.with_headers([*kept, *stamps])

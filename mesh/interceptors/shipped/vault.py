@@ -1,7 +1,8 @@
-"""The transit engine of a HashiCorp Vault, over its HTTP API: https://developer.hashicorp.com/vault/api-docs/secret/transit.
+"""The transit engine of a HashiCorp Vault, over its HTTP API:
+https://developer.hashicorp.com/vault/api-docs/secret/transit.
 
 `POST /v1/MOUNT/datakey/plaintext/KEY` makes a data key, in clear and encrypted; `POST /v1/MOUNT/decrypt/KEY` decrypts
-one. The key itself never leaves the Vault, which rotates it, and may refuse who may no longer read.
+one. The key itself never leaves the Vault. The Vault rotates it, and refuses clients that may no longer read.
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ _Name = Annotated[str, AfterValidator(_check_name)]
 
 
 class VaultConfig(NoConfig):
-    """url and key are needed; token_file is read anew for each request, so that an agent may renew it."""
+    """The configuration of a Vault. url and key are required. token_file is read for each request, so that an agent may
+    renew it."""
 
     url: Annotated[str, AfterValidator(_check_url)] = Field(description="URL of the Vault.")
     key: _Name = Field(description="Name of a key of the transit engine.")
@@ -52,11 +54,11 @@ class VaultConfig(NoConfig):
     mount: _Name = Field(default="transit", description="Where the transit engine is mounted.")
     namespace: str | None = Field(default=None, description="The namespace, of Vault Enterprise.")
     ca_file: Path | None = Field(default=None, description="Authorities that sign the Vault's certificate.")
-    timeout: Annotated[float, Field(gt=0, le=60)] = Field(default=2.0, description="Seconds the Vault has.")
+    timeout: Annotated[float, Field(gt=0, le=60)] = Field(default=2.0, description="Seconds to wait for the Vault.")
 
 
 class VaultRefused(Exception):
-    """The Vault has refused a request, and why."""
+    """Raised when the Vault refuses a request, with the reason."""
 
 
 class Vault:
@@ -69,20 +71,20 @@ class Vault:
         self._trusted: Final = _trusted(config)
 
     def data_key(self) -> tuple[bytes, str]:
-        """A new one, in clear and encrypted. Raises OSError, VaultRefused."""
-        said = self._ask(f"datakey/plaintext/{self._config.key}", {"bits": 256})
-        return base64.b64decode(said["plaintext"]), str(said["ciphertext"])
+        """Returns a new data key, in clear and encrypted. Raises OSError and VaultRefused."""
+        answer = self._ask(f"datakey/plaintext/{self._config.key}", {"bits": 256})
+        return base64.b64decode(answer["plaintext"]), str(answer["ciphertext"])
 
     def decrypted(self, ciphertext: str) -> bytes | None:
-        """None: it is none of this key's, or of a version of it that may be used no more. Raises OSError,
-        VaultRefused."""
+        """Returns the decrypted data key; None if it belongs to another key, or to a version that is no longer allowed.
+        Raises OSError and VaultRefused."""
         try:
-            said = self._ask(f"decrypt/{self._config.key}", {"ciphertext": ciphertext})
+            answer = self._ask(f"decrypt/{self._config.key}", {"ciphertext": ciphertext})
         except VaultRefused as refused:
             if isinstance(refused.__cause__, urllib.error.HTTPError) and refused.__cause__.code == _BAD_REQUEST:
                 return None
             raise
-        return base64.b64decode(said["plaintext"])
+        return base64.b64decode(answer["plaintext"])
 
     def _ask(self, path: str, body: object) -> Any:
         config = self._config

@@ -1,1 +1,1 @@
-"""Whether everything landed, once: the journal, the upstream groups and the landed table compared."""
+"""The audit: compares the journal, the upstream groups and the landed table, to prove that every record landed once."""

@@ -1,7 +1,7 @@
-"""What became of one partition's records: the journal, the landed table and the group's commits against the log.
+"""The account of one partition's records: compares the journal, the landed table and the group's commits with the log.
 
-Pure, and in runs of offsets throughout: its time grows with what is new since the last audit, not with the records.
-Only offsets that are open (expected, and not yet settled and landed) are remembered from one audit to the next.
+It is pure, and works on runs of offsets: its time grows with the new events since the last audit, not with the records.
+From one audit to the next only open offsets are kept: those that are expected, and not yet settled and landed.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from typing import Any, Final
 from mesh.pipelines.audit.held_runs import HeldRuns
 from mesh.pipelines.audit.intervals import Run, Runs, common, length, repeated, union, without
 
-EVENTS_TOLD: Final = 20
-"""Of the story of one exception, at most."""
+EVENTS_SHOWN: Final = 20
+"""The most events in the story of one deviation."""
 FAILING: Final = frozenset(
     {"missing", "unjournalled", "not_landed", "not_held", "landed_twice", "not_upstream", "deleted"}
 )
-"""Kinds of exceptions that make an audit fail; the others are told."""
+"""Kinds of deviations that make an audit fail; others are only reported."""
 COLUMNS: Final = ("expected", "delivered", "acknowledged", "landed", "missing", "twice", "redelivered", "dead_lettered")
 
 
 @dataclass(frozen=True, slots=True)
-class Happened:
-    """One event of the journal about this partition; time in ms."""
+class JournalEvent:
+    """One event of the journal for this partition; times in ms."""
 
     event: str
     time: int
@@ -40,7 +40,7 @@ class Happened:
     deliveries: int = 0
     produced: int = -1
 
-    def told(self) -> str:
+    def describe(self) -> str:
         who = f" {self.member}" if self.member else ""
         where = f" ({self.client_id or self.lease}{'@' + self.host if self.host else ''})" if who else ""
         return f"{self.time} {self.event} {self.first}..{self.last}{who}{where}"
@@ -48,14 +48,18 @@ class Happened:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What is new of one partition since the last audit.
+    """The findings about one partition since the last audit.
 
-    exists: runs of offsets whose records can be consumed, each with its window, up to the offset `end`. start: where
-    the log begins now. claimed: what the group has settled as Kafka knows it. landed: as they lie in the files.
-    is_compacted: records may vanish from anywhere in the log; still: where of what was open there is one left.
+    events: the events of the journal.
+    exists: runs of offsets whose records can be consumed, each with its window, up to the offset `end`.
+    start: the current start of the log.
+    claimed: the offsets that the group has settled according to its upstream commits.
+    landed: the offsets in the landed files.
+    is_compacted: whether compaction may remove records anywhere in the log.
+    still: those of the open offsets that still have a record.
     """
 
-    events: Sequence[Happened] = ()
+    events: Sequence[JournalEvent] = ()
     exists: Sequence[tuple[int, int, int]] = ()
     start: int = 0
     end: int = 0
@@ -67,8 +71,8 @@ class Found:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditRules:
-    """What an audit holds a group to. lands: whether what is acknowledged has to lie in a table, and `leases_only`:
-    what leases acknowledged. is_whole: whether the journal has no holes."""
+    """The rules of an audit for a group. lands: whether acknowledged records must be in a table. leases_only: only
+    those that leases acknowledged. is_whole: whether the journal has no holes."""
 
     lands: bool = True
     leases_only: bool = True
@@ -77,8 +81,12 @@ class AuditRules:
 
 @dataclass(slots=True)
 class AuditState:
-    """What is remembered of a partition. baseline: the first offset that is audited, -1 while that is not known. seen:
-    the log is known up to here. Of the sets only what lies at or above the lowest open offset is kept."""
+    """The state of a partition between audits.
+
+    baseline: the first audited offset, -1 while it is unknown.
+    seen: the offset up to which the log is known.
+    floor: the lowest open offset; the runs below are kept only from there on.
+    """
 
     baseline: int = -1
     seen: int = 0
@@ -92,12 +100,12 @@ class AuditState:
     held: list[list[Any]] = field(default_factory=list)
     windows: list[tuple[int, int]] = field(default_factory=list)
     is_begun: bool = False
-    """Whether a process has the partition, which it has not given back in order."""
+    """True if a process owns the partition and has not given it up in order."""
 
 
 @dataclass(frozen=True, slots=True)
 class Deviation:
-    """An exception: offsets, and what is known of them."""
+    """A deviation: its kind, its offsets, and the story of their events."""
 
     kind: str
     first: int
@@ -112,8 +120,8 @@ class Deviation:
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """The account of one partition in an audit. counts: by window. waiting: expected, and neither settled nor in
-    anybody's hands or still held."""
+    """The account of one partition in an audit. counts: by window. waiting: the number of expected offsets that are not
+    settled yet."""
 
     counts: Mapping[int, Counter[str]]
     deviations: Sequence[Deviation]
@@ -128,7 +136,7 @@ def account(before: AuditState, found: Found, rules: AuditRules) -> Account:
 class _Accounting:
     def __init__(self, before: AuditState, found: Found, rules: AuditRules) -> None:
         reset = max((at for at, each in enumerate(found.events) if each.event == "reset"), default=-1)
-        if reset >= 0:  # of what was before nothing can be said any more
+        if reset >= 0:  # nothing can be said about offsets before the reset
             before, found = AuditState(), replace(found, events=found.events[reset + 1 :])
         if any(each.event == "truncated" for each in found.events):
             before, found = _without_truncated(before, found)
@@ -137,13 +145,13 @@ class _Accounting:
         self._rules = rules
         self._deviations: list[Deviation] = []
         self._counts: dict[int, Counter[str]] = defaultdict(Counter)
-        self._held: list[Happened] = [Happened(*each) for each in before.held]
+        self._held: list[JournalEvent] = [JournalEvent(*each) for each in before.held]
         self._events = [*self._held, *found.events]
         self._baseline = before.baseline
         if self._baseline < 0:
             self._baseline = _baseline(found)
         self._windows = _windows(before.windows, found.exists)
-        self._is_begun, is_cut = _lives(before.is_begun, found.events)
+        self._is_begun, is_cut = _ownership(before.is_begun, found.events)
         self._is_whole = rules.is_whole and not is_cut
 
     def result(self) -> Account:
@@ -190,12 +198,12 @@ class _Accounting:
         )
 
     def _fresh(self) -> list[tuple[int, int, int]]:
-        """What is to be expected of what is new in the log."""
+        """Returns the expected offsets in the new part of the log."""
         if self._baseline < 0:
             return []
         prior: Runs = []
         if self._before.baseline < 0:
-            # What was settled above the committed offset when the journal began.
+            # Offsets above the committed offset that were settled when the journal began.
             events = takewhile(lambda each: each.event == "known", self._found.events)
             prior = union((each.first, each.last) for each in events)
         return [
@@ -205,8 +213,9 @@ class _Accounting:
         ]
 
     def _vanished(self, settled: Runs) -> Runs:
-        """What an earlier audit has seen, nobody has settled or holds, and the log has no more: it cannot be given to
-        anybody. A record that was deleted is a loss; one that was compacted has a later one with its key."""
+        """Returns offsets that an earlier audit saw as open, that are neither settled nor held, and that the log has
+        lost: no member can get them. A deleted record is a loss. For a compacted record there is a later one with its
+        key."""
         handled = union([*settled, *((each.first, each.last) for each in self._held)])
         waits = without(union((first, last) for first, last, _ in self._before.open), handled)
         deleted = common(waits, [(0, self._found.start - 1)])
@@ -225,12 +234,12 @@ class _Accounting:
             self._report("not_upstream", without(common(landed_new, [(looked_at, self._found.end - 1)]), was_there))
         passed = max(self._before.seen, self._baseline)
         if passed < self._found.start:
-            # What the mesh had read before, and had no record, nobody could be given.
+            # Deleted before the audit saw them, and not empty according to the mesh: no member could get them.
             empty = ((each.first, each.last) for each in self._found.events if each.event == "empty")
             self._report("deleted", without([(passed, self._found.start - 1)], union([*settled, *empty])))
 
     def _play(self, expected: Runs) -> tuple[Runs, Runs, Runs, Runs]:
-        """The events in their order: who held what when it was acknowledged."""
+        """Replays the events in order, to know which member held which offsets when they were acknowledged."""
         before = self._before
         delivered, acknowledged, to_land, dead = (
             list(each) for each in (before.delivered, before.acknowledged, before.to_land, before.dead)
@@ -269,11 +278,11 @@ class _Accounting:
         return union(delivered), union(acknowledged), union(to_land), union(dead)
 
     def _without_records(self) -> Runs:
-        """Offsets that have none, as far as that is known: of what is new in the log, and what the journal says."""
+        """Returns the offsets known to have no record, from the new part of the log and from the journal."""
         found = self._found
-        told = [(each.first, each.last) for each in found.events if each.event == "empty"]
+        empty = [(each.first, each.last) for each in found.events if each.event == "empty"]
         looked_at = [(max(self._before.seen, found.start), found.end - 1)]
-        return union([*told, *without(looked_at, union((first, last) for first, last, _ in found.exists))])
+        return union([*empty, *without(looked_at, union((first, last) for first, last, _ in found.exists))])
 
     def _landed_twice(self, landed_new: Runs) -> None:
         twice = repeated(self._found.landed)
@@ -314,17 +323,17 @@ class _Accounting:
 
     def _report(self, kind: str, runs: Iterable[Run]) -> None:
         for first, last in runs:
-            # And its neighbours: of what nobody was given, those tell who passed it over.
+            # Includes the neighbours: where no member got a record, their events show which process skipped it.
             about = [each for each in self._events if each.first <= last + 1 and each.last >= first - 1]
-            story = tuple(each.told() for each in about[-EVENTS_TOLD:])
+            story = tuple(each.describe() for each in about[-EVENTS_SHOWN:])
             at = max(bisect_right(self._windows, (first, 1 << 62)) - 1, 0)
             window = self._windows[at][1] if self._windows else 0
             self._deviations.append(Deviation(kind, first, last, window, story))
 
 
 def _without_truncated(before: AuditState, found: Found) -> tuple[AuditState, Found]:
-    """What was before, and what happened, without what is about offsets of logs that were truncated after it."""
-    events: list[Happened] = []
+    """Returns the state and the findings without the offsets that later events say were truncated."""
+    events: list[JournalEvent] = []
     for each in found.events:
         if each.event == "truncated":
             events = [below for event in events if (below := _below(event, each.first)) is not None]
@@ -333,8 +342,8 @@ def _without_truncated(before: AuditState, found: Found) -> tuple[AuditState, Fo
     return before, replace(found, events=events)
 
 
-def _below(event: Happened, offset: int) -> Happened | None:
-    """What of an event is about offsets below this one; events about no offset stay."""
+def _below(event: JournalEvent, offset: int) -> JournalEvent | None:
+    """Returns the part of an event below this offset; None if nothing is left. Events about no offsets stay."""
     if event.last < offset:
         return event
     is_about_nothing_left = event.first >= offset and event.event != "known"
@@ -343,7 +352,7 @@ def _below(event: Happened, offset: int) -> Happened | None:
 
 def _state_below(state: AuditState, offset: int) -> AuditState:
     kept = [(0, offset - 1)]
-    held = [_below(Happened(*each), offset) for each in state.held]
+    held = [_below(JournalEvent(*each), offset) for each in state.held]
     return replace(
         state,
         seen=min(state.seen, offset),
@@ -358,37 +367,37 @@ def _state_below(state: AuditState, offset: int) -> AuditState:
     )
 
 
-def _remembered(e: Happened) -> list[Any]:
+def _remembered(e: JournalEvent) -> list[Any]:
     return [e.event, e.time, e.first, e.last, e.member, e.client_id, e.host, e.lease, e.deliveries]
 
 
-def _take(holding: HeldRuns[Happened], each: Happened) -> None:
-    """Whoever has it from here on; nobody else can hold it, so what is known of others there is outdated."""
+def _take(holding: HeldRuns[JournalEvent], each: JournalEvent) -> None:
+    """Makes a holder the only one of these offsets: older holders of them are outdated."""
     holding.cut(each.first, each.last)
     holding.put(each)
 
 
-def _settle(holding: HeldRuns[Happened], each: Happened) -> Runs:
-    """What of it was not held by who settles it."""
+def _settle(holding: HeldRuns[JournalEvent], each: JournalEvent) -> Runs:
+    """Settles offsets, and returns those that the settling member or lease did not hold."""
     taken = holding.cut(each.first, each.last)
     held = union((run.first, run.last) for run in taken if (run.member, run.lease) == (each.member, each.lease))
     return without([(each.first, each.last)], held)
 
 
-def _part(holder: Happened, first: int, last: int) -> Happened:
+def _part(holder: JournalEvent, first: int, last: int) -> JournalEvent:
     return replace(holder, first=first, last=last)
 
 
 def _baseline(found: Found) -> int:
-    """Where the group stood when the journal began; what is below it was settled before."""
+    """Returns the position of the group when the journal began. Everything below it was settled before."""
     known = next((each for each in found.events if each.event == "known"), None)
     if known is not None:
         return known.last + 1
     return min((each.first for each in found.events if each.last >= each.first), default=-1)
 
 
-def _lives(is_begun: bool, events: Iterable[Happened]) -> tuple[bool, bool]:
-    """Whether a process has the partition at the end, and whether one ended without having given it back."""
+def _ownership(is_begun: bool, events: Iterable[JournalEvent]) -> tuple[bool, bool]:
+    """Returns two flags: whether a process has the partition at the end, and whether one ended without giving it up."""
     is_cut = False
     for each in events:
         if each.event == "known" and each.first == 0:
@@ -399,7 +408,8 @@ def _lives(is_begun: bool, events: Iterable[Happened]) -> tuple[bool, bool]:
 
 
 def _windows(before: Sequence[tuple[int, int]], exists: Iterable[tuple[int, int, int]]) -> list[tuple[int, int]]:
-    """From which offset on which window counts: the highest so far, since offsets are in the order of their coming."""
+    """Returns the first offset of each window. A window begins with the first offset of a higher timestamp, since
+    offsets are in the order of arrival."""
     windows = [tuple(each) for each in before]
     for first, _, window in sorted(exists):
         if not windows or window > windows[-1][1]:

@@ -1,7 +1,7 @@
-"""Whether everything was delivered: a pool's journal and what was landed, against the upstream topics.
+"""The audit job: compares a pool's journal and its landed table with the upstream topics.
 
-`kafka-mesh pipeline audit FILE`, or `spark-submit audit.py FILE` where kafka-mesh[spark] is installed. Each audit looks
-at what is new since the last one. docs/audit.md.
+Run it by `kafka-mesh pipeline audit FILE`, or by `spark-submit audit.py FILE` where kafka-mesh[spark] is installed.
+Each audit covers the records since the last one. See docs/audit.md.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from mesh.pipelines.audit.accounts import Account, AuditRules, AuditState, Found, account
 from mesh.pipelines.audit.intervals import union
 from mesh.pipelines.audit.job import AuditJob, load
-from mesh.pipelines.audit.journalled import Row, happened, journal_rows, spread
+from mesh.pipelines.audit.journalled import Row, events_of, journal_rows, spread
 from mesh.pipelines.audit.kafka import LogOfTopic, Stretch, claims, compacted, logs, read_runs
 from mesh.pipelines.audit.records import AuditVerdict, Memory, Place
 
@@ -24,10 +24,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What an audit is made of. events, exists, landed: RDDs of rows; claimed, logs: by place.
-
-    pages: what was read of each run of a process: (run, process, sequence, is_last, dropped).
-    """
+    """The evidence of an audit. events, exists, landed: RDDs of rows. claimed, logs: by partition. pages: the pages of
+    the journal that were read, each as (run, process, sequence, is_last, dropped)."""
 
     events: Any
     exists: Any
@@ -38,7 +36,8 @@ class Evidence:
 
 
 def audit(spark: SparkSession, config: AuditJob, evidence: Evidence, memory: Memory) -> AuditVerdict:
-    """Compare, in one pass over what is new. Returns the verdict, with the memory for the next audit in it."""
+    """Compares everything in one pass over the new data. Returns the verdict, which includes the memory for the next
+    audit."""
     holes = memory.holes(evidence.pages)
     rules = AuditRules(
         lands=config.landed is not None,
@@ -81,19 +80,19 @@ def _found(
                 landed.append(what)
     log = log or LogOfTopic(0, 0)
     about_log = (log.is_compacted, union(still))
-    return Found(happened(events), sorted(exists), log.start, log.end, claimed, landed, *about_log)
+    return Found(events_of(events), sorted(exists), log.start, log.end, claimed, landed, *about_log)
 
 
 def _tasks(spark: SparkSession) -> int:
     return max(int(spark.sparkContext.defaultParallelism), 2)
 
 
-# Where it comes from
+# Sources of the evidence
 
 
 def gather(spark: SparkSession, config: AuditJob, memory: Memory) -> Evidence:
-    """First what the group claims, then the journal, which is written within a moment of it; then the table, which has
-    what the journal says was landed; the logs last, which have all of that."""
+    """Gathers the evidence in an order in which each source has at least the records that earlier ones claim: the
+    group's commits, the journal, which is written within a moment of them, the landed table, and the logs."""
     from mesh.pipelines.audit.landed import files_of, landed_rows
 
     context = spark.sparkContext
@@ -129,7 +128,7 @@ def gather(spark: SparkSession, config: AuditJob, memory: Memory) -> Evidence:
 
 
 def left_open(memory: Memory, logs: Mapping[Place, LogOfTopic]) -> Iterator[Stretch]:
-    """Where earlier audits have left something open, and compaction may have taken it since."""
+    """Yields the stretches that earlier audits left open, and in which compaction may have removed records since."""
     for place, log in sorted(logs.items()):
         state = _state(memory, place)
         if log.is_compacted and state.open:
@@ -141,7 +140,7 @@ def _state(memory: Memory, place: Place) -> AuditState:
 
 
 def _there(context: Any, config: AuditJob, kind: str, stretches: Iterable[Stretch]) -> Any:
-    """Runs of offsets that have a record."""
+    """Returns an RDD of the runs of offsets that have a record."""
     clusters = {name: dict(each) for name, each in config.clusters.items()}
     window = config.window_ms
 
@@ -154,7 +153,8 @@ def _there(context: Any, config: AuditJob, kind: str, stretches: Iterable[Stretc
 
 
 def run(config: AuditJob) -> AuditVerdict:
-    """In the session of spark-submit, or in a local one on all cores; what it found is in the folder `state`."""
+    """Runs an audit in the session of spark-submit, or in a local one on all cores. The findings go to the folder
+    `state`."""
     from mesh.pipelines.spark import session
 
     spark = session("kafka-mesh audit")

@@ -1,4 +1,4 @@
-"""Who holds which offsets of one partition, as a journal tells it. Pure."""
+"""The holders of offsets of one partition, according to a journal. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Generic, Protocol, TypeVar
 
 
 class OfOffsets(Protocol):
-    """Something about a run of offsets, both ends included."""
+    """Anything that concerns a run of offsets, first and last included."""
 
     @property
     def first(self) -> int: ...
@@ -21,10 +21,8 @@ Held = TypeVar("Held", bound=OfOffsets)
 
 
 class HeldRuns(Generic[Held]):
-    """Disjoint runs, ascending. part: the same about a part of a run, by its first and last offset.
-
-    held: disjoint and ascending, too.
-    """
+    """The runs of offsets that are held, disjoint and ascending. part: returns the same run limited to a first and a
+    last offset. held: the runs at the beginning, disjoint and ascending, too."""
 
     def __init__(self, part: Callable[[Held, int, int], Held], held: Iterable[Held] = ()) -> None:
         self._part = part
@@ -35,13 +33,13 @@ class HeldRuns(Generic[Held]):
         return iter(self._held)
 
     def put(self, run: Held) -> None:
-        """Where nothing is held."""
+        """Adds a run at offsets that are not held."""
         at = bisect_right(self._firsts, run.first)
         self._firsts.insert(at, run.first)
         self._held.insert(at, run)
 
     def cut(self, first: int, last: int) -> list[Held]:
-        """Take out what is held of these offsets."""
+        """Takes these offsets out, and returns the parts of runs that held them."""
         begin = bisect_right(self._firsts, first)
         if begin and self._held[begin - 1].last >= first:
             begin -= 1
@@ -58,6 +56,6 @@ class HeldRuns(Generic[Held]):
         return [self._part(each, max(each.first, first), min(each.last, last)) for each in taken]
 
     def clear(self) -> list[Held]:
-        """Take out all of it."""
+        """Takes all runs out, and returns them."""
         held, self._held, self._firsts = self._held, [], []
         return held

@@ -1,7 +1,7 @@
-"""What happened to the records of one partition, and how long each step took: the journal's events as facts. Pure.
+"""The history of the records of one partition, and the duration of each step, as facts from the journal's events. Pure.
 
-Everything is a run of offsets, so the time it takes grows with the events and not with the records. What is counted are
-records: a run of offsets that somebody was given counts without those that the journal says to have none (`empty`).
+Everything is a run of offsets, so the time grows with the events, not with the records. Facts count records: offsets
+that the journal calls `empty` do not count.
 """
 
 from __future__ import annotations
@@ -12,21 +12,24 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Final
 
-from mesh.pipelines.audit.accounts import Happened
+from mesh.pipelines.audit.accounts import JournalEvent
 from mesh.pipelines.audit.held_runs import HeldRuns
 from mesh.pipelines.audit.intervals import Run, Runs, common, union, without
 
 GIVEN: Final = frozenset({"delivered", "redelivered", "leased"})
-ENDED: Final = frozenset({"acknowledged", "released", "expired", "dead_lettered", "gone"})
+ENDED: Final = frozenset({"acknowledged", "released", "expired", "dead_lettered", "given_up", "gone"})
 VOID: Final = frozenset({"revoked", "reset"})
 
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """Something happened to so many records. Times in ms, -1 where that is not known.
+    """A fact: something happened to a number of records. Times in ms, -1 if unknown.
 
-    kind: `delivered`, `redelivered`, one of ENDED, `revoked`, or `open` for what is still held at the end. waited: from
-    produce to the first delivery. held: from delivery to what happened. whole: from produce to acknowledgement.
+    kind: `delivered`, `redelivered`, one of ENDED, `revoked`, or `open` for records still held at the end.
+    who: the member.
+    waited: from produce to the first delivery.
+    held: from delivery to this event.
+    whole: from produce to acknowledgement.
     """
 
     kind: str
@@ -39,8 +42,8 @@ class Fact:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
-    """A run of offsets in somebody's hands since then; both ends included."""
+class HeldRun:
+    """A run of offsets, first and last included, with its holder and the time since when it is held."""
 
     first: int
     last: int
@@ -51,7 +54,7 @@ class Piece:
 
 
 class Records:
-    """Counts the records in runs of offsets. empty: runs that have none, disjoint and ascending."""
+    """The records in runs of offsets. empty: the runs without records, disjoint and ascending."""
 
     __slots__ = ("_empty", "_sums")
 
@@ -60,7 +63,7 @@ class Records:
         self._sums = [0, *accumulate(last - first + 1 for first, last in empty)]
 
     def between(self, first: int, last: int) -> int:
-        """Both included."""
+        """Returns the number of records from `first` to `last`, both included."""
         return last - first + 1 - self._empty_below(last + 1) + self._empty_below(first)
 
     def _empty_below(self, offset: int) -> int:
@@ -68,38 +71,39 @@ class Records:
         return self._sums[at] - (max(self._empty[at - 1][1] - offset + 1, 0) if at else 0)
 
 
-def facts(events: Iterable[Happened], until: int) -> Iterator[Fact]:
-    """events: of one partition, in their order. until: when the report ends, ms since the epoch."""
-    holdings: HeldRuns[Piece] = HeldRuns(_part)
+def facts(events: Iterable[JournalEvent], until: int) -> Iterator[Fact]:
+    """Yields the facts that follow from the events of one partition. events: in order. until: the end of the report, in
+    ms since the epoch."""
+    holdings: HeldRuns[HeldRun] = HeldRuns(_part)
     known = list(events)
-    lives = records_of_lives(known)
-    records = next(lives)
+    incarnations = records_of_incarnations(known)
+    records = next(incarnations)
     for each in known:
         found = _facts_of(holdings, each, records)
         yield from (fact for fact in found if fact.records)
-        if _life_from(each) is not None:
-            records = next(lives)
+        if _incarnation_start(each) is not None:
+            records = next(incarnations)
     rest = (_ended("open", until, piece, records) for piece in holdings.clear())
     yield from (fact for fact in rest if fact.records)
 
 
-def records_of_lives(events: Sequence[Happened]) -> Iterator[Records]:
-    """For the log as it is at first, and for what it becomes by each event that makes it another one: its records.
+def records_of_incarnations(events: Sequence[JournalEvent]) -> Iterator[Records]:
+    """Yields the records of the first log, and of each later log that an event starts.
 
-    What is told of a log counts whenever it is told: a lease may have had long ago what the mesh reads now. So a record
-    that was compacted before another process read it once more counts as none, as it does in an audit.
+    A report about a log counts for its whole time: a lease may have had records long before the mesh reads them. So a
+    record that was compacted before another process read it again does not count, as in an audit.
     """
-    told: list[Runs] = [[]]
+    empty: list[Runs] = [[]]
     begins: list[int] = []
-    """From which offset on each log after the first is another one than that before it."""
+    """The offset at which each further log of the partition begins."""
     for each in events:
         if each.event == "empty":
-            told[-1].append((each.first, each.last))
-        elif (begin := _life_from(each)) is not None:
+            empty[-1].append((each.first, each.last))
+        elif (begin := _incarnation_start(each)) is not None:
             begins.append(begin)
-            told.append([])
-    later: list[Runs] = [union(told[-1])]
-    for its, begin in zip(reversed(told[:-1]), reversed(begins), strict=True):
+            empty.append([])
+    later: list[Runs] = [union(empty[-1])]
+    for its, begin in zip(reversed(empty[:-1]), reversed(begins), strict=True):
         later.append(union([*its, *_below(later[-1], begin)]))
     earlier: Runs = []
     for its, begin in zip(reversed(later), [0, *begins], strict=True):
@@ -107,8 +111,8 @@ def records_of_lives(events: Sequence[Happened]) -> Iterator[Records]:
         yield Records(earlier)
 
 
-def _life_from(event: Happened) -> int | None:
-    """The offset from which on an event makes the log another one."""
+def _incarnation_start(event: JournalEvent) -> int | None:
+    """Returns the offset from which an event starts another log; None if it does not."""
     if event.event == "reset":
         return 0
     return event.first if event.event == "truncated" and event.first <= event.last else None
@@ -118,7 +122,7 @@ def _below(runs: Sequence[Run], offset: int) -> Runs:
     return common(runs, [(0, offset - 1)])
 
 
-def _facts_of(holdings: HeldRuns[Piece], each: Happened, records: Records) -> Iterator[Fact]:
+def _facts_of(holdings: HeldRuns[HeldRun], each: JournalEvent, records: Records) -> Iterator[Fact]:
     if each.event in VOID:
         yield from (_ended("revoked", each.time, piece, records) for piece in holdings.clear())
     elif each.first > each.last:
@@ -140,8 +144,8 @@ def _facts_of(holdings: HeldRuns[Piece], each: Happened, records: Records) -> It
         holdings.cut(each.first, each.last)
 
 
-def _given(holdings: HeldRuns[Piece], each: Happened, records: Records) -> Iterator[Fact]:
-    # A lease is told once more after a restart of the mesh: it goes on as it was.
+def _given(holdings: HeldRuns[HeldRun], each: JournalEvent, records: Records) -> Iterator[Fact]:
+    # The journal repeats a lease after a restart of the mesh; it is the same lease.
     same = [
         piece
         for piece in holdings.cut(each.first, each.last)
@@ -153,15 +157,15 @@ def _given(holdings: HeldRuns[Piece], each: Happened, records: Records) -> Itera
     kind = "redelivered" if again else "delivered"
     waited = max(each.time - each.produced, 0) if each.produced >= 0 and not again else -1
     for first, last in without([(each.first, each.last)], [(piece.first, piece.last) for piece in same]):
-        holdings.put(Piece(first, last, each.member, each.lease, each.time, each.produced))
+        holdings.put(HeldRun(first, last, each.member, each.lease, each.time, each.produced))
         yield Fact(kind, each.time, each.member, records.between(first, last), waited)
 
 
-def _ended(kind: str, time: int, piece: Piece, records: Records) -> Fact:
+def _ended(kind: str, time: int, piece: HeldRun, records: Records) -> Fact:
     whole = max(time - piece.produced, 0) if kind == "acknowledged" and piece.produced >= 0 else -1
     many = records.between(piece.first, piece.last)
     return Fact(kind, time, piece.who, many, held=max(time - piece.since, 0), whole=whole)
 
 
-def _part(piece: Piece, first: int, last: int) -> Piece:
+def _part(piece: HeldRun, first: int, last: int) -> HeldRun:
     return replace(piece, first=first, last=last)

@@ -1,4 +1,5 @@
-"""Runs of offsets, both ends included, as sorted lists of disjoint pairs; every function here is linear in them."""
+"""Runs of offsets, first and last included, as sorted lists of disjoint pairs. Every function here is linear in
+them."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ Runs: TypeAlias = list[Run]
 
 
 def union(runs: Iterable[Run]) -> Runs:
-    """In any order, and overlapping; neighbours become one."""
+    """Returns the union of runs in any order, which may overlap; neighbours become one."""
     found: Runs = []
     for first, last in sorted(runs):
         if found and first <= found[-1][1] + 1:
@@ -53,7 +54,7 @@ def without(runs: Sequence[Run], taken: Sequence[Run]) -> Runs:
 
 
 def repeated(runs: Iterable[Run]) -> Runs:
-    """What lies in two of them at least; in any order."""
+    """Returns the offsets that are in at least two of these runs, which may be in any order."""
     found: Runs = []
     end = -1
     for first, last in sorted(runs):

@@ -1,4 +1,4 @@
-"""What an audit is told: the file of `kafka-mesh pipeline audit`."""
+"""The file of `kafka-mesh pipeline audit`."""
 
 from __future__ import annotations
 
@@ -20,15 +20,17 @@ class JournalTopic(Model):
 class Landed(Model):
     table: str = Field(min_length=1, description="Folder of a Parquet or Delta table with the columns of the source.")
     by: Literal["leases", "everybody"] = Field(
-        default="leases", description="Whose acknowledgements say that a record lies there."
+        default="leases", description="The holders whose acknowledged records must be in the table."
     )
 
 
 class Reporting(Model):
-    folder: str | None = Field(default=None, min_length=1, description="Of the page and its tables: STATE/report.")
-    last: Duration | None = Field(default=None, description="How far back; the whole journal unless that is said.")
-    window: Duration | None = Field(default=None, description="Chosen so that there are some sixty, unless said.")
-    stuck: Duration = Field(default=60.0, description="So long somebody may hold records and acknowledge none.")
+    folder: str | None = Field(
+        default=None, min_length=1, description="Folder of the page and its tables; default: STATE/report."
+    )
+    last: Duration | None = Field(default=None, description="How far back; default: the whole journal.")
+    window: Duration | None = Field(default=None, description="Length of a window; default: for about sixty windows.")
+    stuck: Duration = Field(default=60.0, description="How long a member may hold records and acknowledge none.")
 
 
 class AuditJob(Model):
@@ -39,10 +41,12 @@ class AuditJob(Model):
     clusters: dict[str, dict[str, str]] = Field(repr=False, description="librdkafka's properties, by cluster.")
     journal: JournalTopic
     landed: Landed | None = None
-    state: str = Field(min_length=1, description="Folder of what was found, and is remembered for the next audit.")
+    state: str = Field(min_length=1, description="Folder of the findings, and of the memory for the next audit.")
     window: Duration = Field(default=3_600.0, description="Of the timestamps that are counted together.")
-    report: Reporting = Field(default=Reporting(), description="What `kafka-mesh pipeline report` makes of it.")
-    patience: float = Field(default=5.0, ge=0, le=600, description="Seconds until the journal has what was committed.")
+    report: Reporting = Field(default=Reporting(), description="Settings of `kafka-mesh pipeline report`.")
+    patience: float = Field(
+        default=5.0, ge=0, le=600, description="Seconds to wait for the latest commits in the journal."
+    )
 
     @property
     def folder(self) -> Path:
@@ -65,11 +69,11 @@ class AuditJob(Model):
 
 
 class WrongAudit(ValueError):
-    """Names every wrong key, and what is allowed."""
+    """Raised with every wrong key, and the allowed values."""
 
 
 def load(path: Path) -> AuditJob:
-    """Raises WrongAudit."""
+    """Reads the job in a file. Raises WrongAudit."""
     try:
         return AuditJob.model_validate(yaml.safe_load(path.read_text()))
     except (OSError, yaml.YAMLError) as problem:

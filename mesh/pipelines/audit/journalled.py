@@ -1,24 +1,25 @@
-"""The journal as rows of Spark: what audits and reports read of it."""
+"""The journal as rows for Spark, as audits and reports read it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from mesh.pipelines.audit.accounts import Happened
+from mesh.pipelines.audit.accounts import JournalEvent
 from mesh.pipelines.audit.job import AuditJob
 from mesh.pipelines.audit.kafka import LogOfTopic, Stretch, logs, read_pages
 from mesh.pipelines.audit.records import Place
 
 Row: TypeAlias = tuple[Place, str, tuple[Any, ...]]
-"""Something about a partition: its place, `event`, `exists` or `landed`, and what. A `page` is about none."""
+"""A fact about a partition: the partition, a kind (`event`, `exists`, `still` or `landed`), and the details. A `page`
+belongs to no partition."""
 OFFSETS_OF_A_TASK = 2_000
-"""Each of them is a page of many events."""
+"""Offsets of the journal in one task. Each is a page of many events."""
 
 
 def journal_rows(context: Any, config: AuditJob, begin: Mapping[str, int]) -> tuple[Any, dict[str, int]]:
-    """Events of the group, and all pages, as an RDD of rows; and where each partition of the journal ends. begin: the
-    first offset that is wanted of them. Raises Unreadable."""
+    """Returns the events of the group, and all pages, as an RDD of rows; and the end of each partition of the journal.
+    begin: the first offset to read of each partition. Raises Unreadable."""
     journal = config.journal
     properties = dict(config.clusters[journal.cluster])
     found: Mapping[tuple[str, int], LogOfTopic] = logs(properties, [journal.topic])
@@ -35,7 +36,7 @@ def journal_rows(context: Any, config: AuditJob, begin: Mapping[str, int]) -> tu
 
 
 def spread(context: Any, stretches: Sequence[Stretch], read: Callable[[Stretch], Iterator[Row]]) -> Any:
-    """An RDD with a task for each."""
+    """Returns an RDD with one task for each stretch."""
     if not stretches:
         return context.emptyRDD()
     return context.parallelize(list(stretches), len(stretches)).flatMap(read)
@@ -52,6 +53,6 @@ def _rows(properties: Mapping[str, str], stretch: Stretch, virtual_cluster: str,
                 yield place, "event", (*order, *what, each.deliveries, each.produced)
 
 
-def happened(rows: Iterable[tuple[Any, ...]]) -> list[Happened]:
-    """What rows say of a partition, in the order in which it was."""
-    return [Happened(*each[4:]) for each in sorted(rows, key=lambda each: each[:4])]
+def events_of(rows: Iterable[tuple[Any, ...]]) -> list[JournalEvent]:
+    """Returns the events of a partition in these rows, in order."""
+    return [JournalEvent(*each[4:]) for each in sorted(rows, key=lambda each: each[:4])]

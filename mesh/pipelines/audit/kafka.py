@@ -1,6 +1,6 @@
-"""What an audit reads from Kafka: the journal's pages, what there is upstream, and what a group has committed.
+"""Reads from Kafka for an audit: the journal's pages, the upstream logs, and the commits of a group.
 
-Reading is spread over the executors, in ranges of offsets; each range is read by a plain consumer without a group.
+The executors share the reading by ranges of offsets; a plain consumer without a group reads each range.
 """
 
 from __future__ import annotations
@@ -16,15 +16,16 @@ from confluent_kafka.admin import AdminClient
 
 from mesh.journal.pages import NotAPage, ReadPage, decode
 from mesh.pipelines.audit.intervals import Run
-from mesh.pool.offsets.metadata import ForeignMetadata, unpack
+from mesh.pool.offsets.metadata import unpack
+from mesh.pool.offsets.payload import ForeignMetadata
 from mesh.records.spans import ClusterName, TopicName, UpstreamPartition
 
 OFFSETS_OF_A_TASK: Final = 500_000
 TIMEOUT: Final = 30.0
 GIVE_UP_AFTER: Final = 120.0
-"""Seconds without any answer."""
+"""Seconds without an answer, after which reading fails."""
 _READING: Final[Mapping[str, Any]] = {
-    "group.id": "kafka-mesh-audit",  # librdkafka wants one; it is never joined, and nothing is committed
+    "group.id": "kafka-mesh-audit",  # librdkafka requires a group id; nothing joins or commits with it
     "enable.auto.commit": False,
     "enable.auto.offset.store": False,
     "enable.partition.eof": True,
@@ -36,13 +37,13 @@ _READING: Final[Mapping[str, Any]] = {
 Properties = Mapping[str, str]
 
 
-class Unreadable(RuntimeError):
-    """A cluster refuses, or does not answer."""
+class UnreadableCluster(RuntimeError):
+    """Raised when a cluster refuses, or does not answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Offsets [begin, end) of one partition that are to be read."""
+    """The offsets [begin, end) of one partition to be read."""
 
     cluster: str
     topic: str
@@ -57,8 +58,8 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True)
 class LogOfTopic:
-    """Where the log of a partition begins, and where what can be consumed of it ends. is_compacted: records may vanish
-    from anywhere in it."""
+    """The bounds of a partition's log: its start, and the end of its readable records. is_compacted: whether compaction
+    may remove records anywhere in it."""
 
     start: int
     end: int
@@ -66,7 +67,7 @@ class LogOfTopic:
 
 
 def logs(properties: Properties, topics: Iterable[str]) -> dict[tuple[str, int], LogOfTopic]:
-    """Of every partition of these topics. Raises Unreadable."""
+    """Returns the log of every partition of these topics. Raises UnreadableCluster."""
     admin = AdminClient(dict(properties))
     try:
         found = {name: admin.list_topics(name, timeout=TIMEOUT).topics[name] for name in topics}
@@ -79,12 +80,13 @@ def logs(properties: Properties, topics: Iterable[str]) -> dict[tuple[str, int],
             )
             ends.append({(each.topic, each.partition): future.result().offset for each, future in asked.items()})
     except KafkaException as problem:
-        raise Unreadable(problem.args[0].str()) from problem
+        raise UnreadableCluster(problem.args[0].str()) from problem
     return {key: LogOfTopic(start, ends[1][key]) for key, start in ends[0].items()}
 
 
 def compacted(properties: Properties, topics: Iterable[str]) -> set[str]:
-    """Those that are, or may be: who may read a topic need not be allowed to see its configuration."""
+    """Returns the topics that are compacted, or may be: a user that may read a topic need not be allowed to see its
+    configuration."""
     admin = AdminClient(dict(properties))
     kinds: Any = kafka_admin
     asked = admin.describe_configs(
@@ -102,8 +104,8 @@ def compacted(properties: Properties, topics: Iterable[str]) -> set[str]:
 
 
 def offsets_at(properties: Properties, topic: str, time: int) -> dict[str, int]:
-    """The first offset of each partition that is not older than that, ms since the epoch; beyond its end where there is
-    none. Raises Unreadable."""
+    """Returns the first offset of each partition that is not older than this time, in ms since the epoch. Where there
+    is none, the offset is beyond the log's end. Raises UnreadableCluster."""
     admin = AdminClient(dict(properties))
     specs: Any = kafka_admin
     try:
@@ -112,7 +114,7 @@ def offsets_at(properties: Properties, topic: str, time: int) -> dict[str, int]:
         asked = admin.list_offsets(wanted, request_timeout=TIMEOUT)
         found = {str(each.partition): future.result().offset for each, future in asked.items()}
     except KafkaException as problem:
-        raise Unreadable(problem.args[0].str()) from problem
+        raise UnreadableCluster(problem.args[0].str()) from problem
     return {partition: offset if offset >= 0 else _BEYOND for partition, offset in found.items()}
 
 
@@ -122,13 +124,13 @@ _BEYOND: Final = 1 << 62
 def claims(
     properties: Properties, group: str, cluster: str, partitions: Iterable[tuple[str, int]]
 ) -> dict[tuple[str, int], list[Run]]:
-    """What a group has settled, as its commits say: below the committed offset, and in their metadata. Raises
-    Unreadable."""
+    """Returns the offsets that a group has settled according to its commits: those below the committed offset, and
+    those in the metadata. Raises UnreadableCluster."""
     consumer = Consumer({**properties, **_READING, "group.id": group})
     try:
         committed = consumer.committed([TopicPartition(*each) for each in partitions], timeout=TIMEOUT)
     except KafkaException as problem:
-        raise Unreadable(problem.args[0].str()) from problem
+        raise UnreadableCluster(problem.args[0].str()) from problem
     finally:
         consumer.close()
     found: dict[tuple[str, int], list[Run]] = {}
@@ -142,23 +144,23 @@ def claims(
             known = unpack(source, offset, (each.metadata or "").rstrip("\0"))
             runs += [(run.first, run.last) for run in known.runs]
         except ForeignMetadata:
-            pass  # somebody else committed that; its offset counts all the same
+            pass  # another program wrote this metadata; its offset still counts
         found[each.topic, each.partition] = runs
     return found
 
 
 def read_pages(properties: Properties, stretch: Stretch) -> Iterator[ReadPage]:
-    """Raises Unreadable."""
+    """Yields the journal's pages in a stretch. Raises UnreadableCluster."""
     for message in _messages(properties, stretch):
         try:
             yield decode(message.value() or b"")
         except NotAPage:
-            continue  # whoever may write to the topic may write what he likes; a missing page shows in the sequence
+            continue  # another program may have written it; a lost page shows as a gap in the sequence
 
 
 def read_runs(properties: Properties, stretch: Stretch, window: int) -> Iterator[tuple[int, int, int]]:
-    """Which offsets have a record that can be consumed: first, last, and the window (ms) of their timestamps. Raises
-    Unreadable."""
+    """Yields the runs of offsets with a record that can be consumed: first, last, and the window (ms) of their
+    timestamps. Raises UnreadableCluster."""
     first = last = -1
     current = 0
     for message in _messages(properties, stretch):
@@ -192,9 +194,9 @@ def _messages(properties: Properties, stretch: Stretch) -> Iterator[Any]:
                 elif error.code() == KafkaError._PARTITION_EOF:
                     return
                 elif not error.retriable() and error.code() not in _PASSING:
-                    raise Unreadable(f"{stretch}: {error.str()}")
+                    raise UnreadableCluster(f"{stretch}: {error.str()}")
             if time.monotonic() - heard > GIVE_UP_AFTER:
-                raise Unreadable(f"nothing came of {stretch} for {GIVE_UP_AFTER:g} s")
+                raise UnreadableCluster(f"nothing came of {stretch} for {GIVE_UP_AFTER:g} s")
     finally:
         consumer.close()
 

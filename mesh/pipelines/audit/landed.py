@@ -1,7 +1,7 @@
-"""What lies in a landed table, as runs of offsets: ten million rows are a few of them.
+"""Reads a landed table as runs of offsets: ten million rows are a few of them.
 
-Only files that were not looked at before are read. A Parquet table of Spark's file sink names its files in its own log,
-a Delta table in its; whatever else lies in the folder is no part of it.
+It reads only files that no earlier audit has read. A table of Spark's Parquet sink lists its files in the sink's log, a
+Delta table in the Delta log. Other files in the folder do not belong to the table.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _SCHEMA = pa.schema([*_PLACE, ("first", pa.int64()), ("last", pa.int64())])
 
 
 def files_of(spark: Any, table: str) -> list[str]:
-    """Those that are part of the table now."""
+    """Returns the files that currently belong to the table."""
     if (Path(table) / "_delta_log").is_dir():
         from deltalake import DeltaTable
 
-        files = DeltaTable(table).file_uris()  # local ones as paths, though written as in URIs
+        files = DeltaTable(table).file_uris()  # local files as paths, although Delta writes them as URIs
         return sorted(each if "://" in each else unquote(each) for each in files)
     if not Path(table).is_dir() and "://" not in table:
         return []
@@ -35,14 +35,15 @@ def files_of(spark: Any, table: str) -> list[str]:
 
 
 def landed_rows(context: Any, files: Sequence[str]) -> Any:
-    """(place, `landed`, (first, last)) for each run of offsets in these files; a record that lies there twice is in two
-    of them. The executors read them with pyarrow: Spark's own way into Arrow asks for pandas."""
+    """Returns an RDD of (place, `landed`, (first, last)) for each run of offsets in these files. A record that is
+    there twice is in two runs. The executors read files with pyarrow, since Spark's own conversion to Arrow requires
+    pandas."""
     return context.parallelize(list(files), len(files)).flatMap(_rows_of_file)
 
 
 def _rows_of_file(file: str) -> Iterator[tuple[tuple[str, str, int], str, tuple[int, int]]]:
     filesystem, path = _opened(file)
-    named = dict(part.split("=", 1) for part in path.split("/") if "=" in part)  # what the table is partitioned by
+    named = dict(part.split("=", 1) for part in path.split("/") if "=" in part)  # the partition columns of the table
     with filesystem.open_input_file(path) as opened:
         parquet = ParquetFile(opened)
         columns = [field.name for field in _ROWS if field.name in parquet.schema_arrow.names]
@@ -61,7 +62,8 @@ def _completed(batch: pa.RecordBatch, named: Mapping[str, str]) -> pa.Table:
 
 
 def _opened(file: str) -> tuple[fs.FileSystem, str]:
-    """Hadoop writes local ones as URIs with one slash. pyarrow does not decode what is written with % in a URI."""
+    """Returns the file system and path of a file. Hadoop writes local URIs with one slash. pyarrow does not decode the
+    % escapes of a URI."""
     if file.startswith("file:"):
         return fs.LocalFileSystem(), "/" + unquote(file.removeprefix("file:")).lstrip("/")
     if "://" not in file:
@@ -71,7 +73,7 @@ def _opened(file: str) -> tuple[fs.FileSystem, str]:
 
 
 def runs_of(rows: pa.Table) -> pa.RecordBatch:
-    """rows: cluster, topic, partition, offset."""
+    """Returns the runs of offsets in rows of a table. rows: with the columns cluster, topic, partition, offset."""
     names = ["cluster", "topic", "partition"]
     rows = rows.sort_by([(name, "ascending") for name in (*names, "offset")]).combine_chunks()
     here, after = rows.slice(0, rows.num_rows - 1), rows.slice(1)

@@ -1,7 +1,7 @@
-"""What an audit remembers from one time to the next, and what it says.
+"""The memory of an audit for the next one, and its verdict.
 
-In the folder of an audit: `N.json` (the memory after audit N), `N.accounts.parquet` and `N.exceptions.parquet` (what it
-found). The JSON is written last, so an audit that was interrupted is made again.
+The folder of an audit has `N.json` (the memory after audit N), `N.accounts.parquet` and `N.exceptions.parquet` (its
+findings). The JSON is written last, so an interrupted audit is repeated.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from mesh.pipelines.audit.accounts import COLUMNS, Account, AuditState, Deviatio
 Place: TypeAlias = tuple[str, str, int]
 """Cluster, topic, partition."""
 TOLD: Final = 20
-"""Exceptions that are printed; all of them are in the table."""
+"""The most deviations that are printed; the table has all of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Holes:
-    """What is missing of the journal: pages that were lost, and events that were dropped."""
+    """The holes of the journal: pages that were lost, and events that were dropped."""
 
     pages: int = 0
     dropped: int = 0
@@ -35,8 +35,9 @@ class Holes:
 
 @dataclass(slots=True)
 class Memory:
-    """What the next audit needs of this one. number: of the last audit. journal: the next offset of each of its
-    partitions. runs: the next page of each run of a process. files: of the table, those that were looked at."""
+    """The memory of one audit for the next. number: the number of the last audit. journal: the next offset of each
+    partition of the journal. runs: the next page of each run of a process. files: the files of the table that were
+    read."""
 
     number: int = 0
     journal: dict[str, int] = field(default_factory=dict)
@@ -46,7 +47,7 @@ class Memory:
 
     @classmethod
     def load(cls, folder: Path) -> Memory:
-        """After the last audit that was finished; a new one if there is none."""
+        """Reads the memory of the last finished audit; returns a new one if there is none."""
         numbers = [int(file.stem) for file in folder.glob("*.json")] if folder.is_dir() else []
         if not numbers:
             return cls()
@@ -56,14 +57,14 @@ class Memory:
 
     def save(self, folder: Path) -> None:
         states = [[place, asdict(state)] for place, state in sorted(self.states.items())]
-        told = {"number": self.number, "journal": self.journal, "runs": self.runs, "files": sorted(self.files)}
+        saved = {"number": self.number, "journal": self.journal, "runs": self.runs, "files": sorted(self.files)}
         partial = folder / f"{self.number}.partial"
-        partial.write_text(json.dumps({**told, "states": states}))
+        partial.write_text(json.dumps({**saved, "states": states}))
         partial.rename(folder / f"{self.number}.json")
 
     def holes(self, pages: Sequence[tuple[str, str, int, bool, int]]) -> Holes:
-        """What is missing of the journal up to these pages, which are remembered. A run whose first pages were deleted
-        before the first audit begins with what is there."""
+        """Returns the holes of the journal up to these pages, and remembers the pages. A run whose first pages were
+        deleted before the first audit begins with the pages that are left."""
         lost = dropped = 0
         for run, _, sequence, is_last, left_out in sorted(set(pages)):
             dropped += left_out
@@ -82,8 +83,8 @@ def _state(found: dict[str, Any]) -> AuditState:
 
 @dataclass(slots=True)
 class AuditVerdict:
-    """What an audit found. accounts, deviations: of this audit. waiting: offsets that are expected and not settled
-    yet."""
+    """The verdict of an audit. accounts, deviations: those of this audit. waiting: the number of expected offsets that
+    are not settled yet."""
 
     accounts: Mapping[Place, Account]
     holes: Holes
@@ -104,7 +105,7 @@ class AuditVerdict:
 
     @property
     def holds(self) -> bool:
-        """Whether everything that was acknowledged is where it belongs, and nothing is unaccounted for."""
+        """Returns whether everything that was acknowledged is where it belongs, and nothing is unaccounted for."""
         return not any(deviation.fails for _, deviation in self.deviations)
 
     @property
@@ -120,7 +121,7 @@ class AuditVerdict:
         return total
 
     def lines(self) -> Iterator[str]:
-        """For people."""
+        """Yields the verdict as lines for people."""
         totals = self.totals
         yield f"audit {self.memory.number}: " + ", ".join(
             f"{totals[name]:,} {name.replace('_', ' ')}" for name in COLUMNS

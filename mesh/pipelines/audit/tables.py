@@ -1,4 +1,4 @@
-"""The Parquet files in which audits and reports leave what they found. pyarrow comes with kafka-mesh[spark]."""
+"""The Parquet files of audits and reports. pyarrow comes with kafka-mesh[spark]."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _SHARES = {"share", "fairness", "redelivery_rate", "dead_letter_rate"}
 
 
 def write_rows(file: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Rows of a report, which all have the same columns."""
+    """Writes rows of a report, which all have the same columns."""
     names = list(rows[0]) if rows else []
     parquet.write_table(pa.Table.from_pylist(list(rows), pa.schema([(name, _type_of(name)) for name in names])), file)
 

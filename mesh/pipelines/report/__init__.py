@@ -1,1 +1,1 @@
-"""A page with figures and plots of how long records took, and where they went."""
+"""The report: a page with figures and plots of how long records took, and which members got them."""

@@ -1,7 +1,8 @@
-"""How long things took and how evenly they were shared, weighted by records. Pure.
+"""Delays and fairness, weighted by records. Pure.
 
-Delays are counters, records by milliseconds: they are added up over partitions, members and windows without a loss, and
-quantiles of them are exact. What is beyond ten seconds is remembered to a thousandth, so a counter stays small.
+Delays are counters: the number of records for each millisecond. They add up over partitions, members and windows
+without loss, and their quantiles are exact. Delays over ten seconds are rounded to a thousandth, so a counter stays
+small.
 """
 
 from __future__ import annotations
@@ -13,12 +14,12 @@ from itertools import accumulate
 from typing import Final, TypeAlias
 
 Delays: TypeAlias = Counter[int]
-"""Records by milliseconds."""
+"""The number of records by their delay in milliseconds."""
 DIGITS: Final = 4
 
 
 def rounded(milliseconds: int) -> int:
-    """To its first four digits; 0 for less than none, where two clocks disagree."""
+    """Returns the delay rounded to four digits; 0 for negative ones, which come from clocks that differ."""
     if milliseconds <= 0:
         return 0
     step = int(10 ** max(len(str(milliseconds)) - DIGITS, 0))
@@ -26,7 +27,8 @@ def rounded(milliseconds: int) -> int:
 
 
 def quantiles(delays: Delays, shares: Sequence[int], of: int = 1_000) -> list[int | None]:
-    """For each share, the smallest delay that so many of `of` records do not exceed (nearest rank); None of none."""
+    """Returns the quantiles of delays: for each share, the smallest delay that this part of the records does not exceed
+    (nearest rank); None without records."""
     values = sorted(delays)
     sums = list(accumulate(delays[value] for value in values))
     if not sums:
@@ -35,15 +37,13 @@ def quantiles(delays: Delays, shares: Sequence[int], of: int = 1_000) -> list[in
 
 
 def quantile(delays: Delays, share: int, of: int = 1_000) -> int | None:
-    """The same of one share."""
+    """Returns the quantile of one share, as in `quantiles`."""
     return quantiles(delays, [share], of)[0]
 
 
 def jain(shares: Iterable[int]) -> float | None:
-    """Jain's index of fairness: 1 where everybody got the same, 1/n where one of n got everything; None of nothing.
-
-    R. Jain, D. Chiu, W. Hawe, DEC-TR-301 (1984).
-    """
+    """Returns Jain's index of fairness: 1 if all got the same, 1/n if one of n got everything; None if nothing was
+    shared. R. Jain, D. Chiu, W. Hawe, DEC-TR-301 (1984)."""
     got = list(shares)
     total = sum(got)
     return total * total / (len(got) * sum(each * each for each in got)) if total else None

@@ -1,4 +1,4 @@
-"""What a report is made of: facts, added up by window, topic and member, and what follows from them. Pure."""
+"""The figures of a report: facts, added up by window, topic and member, and what follows from them. Pure."""
 
 from __future__ import annotations
 
@@ -9,26 +9,28 @@ from functools import cached_property
 from statistics import median_low
 from typing import Any, Final, TypeAlias, TypeVar
 
-from mesh.pipelines.audit.accounts import Happened
+from mesh.pipelines.audit.accounts import JournalEvent
 from mesh.pipelines.audit.histories import Fact, facts
 from mesh.pipelines.audit.records import Holes, Place
 from mesh.pipelines.report.delays import Delays, jain, quantile, quantiles, rounded
 
 COUNTS: Final = (
-    *("delivered", "redelivered", "acknowledged", "released", "expired", "revoked", "dead_lettered", "gone", "open"),
+    *("delivered", "redelivered", "acknowledged", "released", "expired", "revoked"),
+    *("dead_lettered", "given_up", "gone", "open"),
 )
 DELAYS: Final = {"waited": "to_delivery", "held": "to_acknowledgement", "whole": "in_all"}
-"""The delays of a tally, and what its tables call them."""
+"""The delays of a tally, with their names in tables."""
 QUANTILES: Final = {"p50": 500, "p99": 990, "p999": 999}
-"""Of 1,000."""
+"""Quantiles in thousandths."""
 SLOW: Final = 4
-"""A member is slow whose median record is held so many times longer than that of the median member, and at least:"""
+"""A member is slow if it holds its median record at least this many times as long as the median member, and at least
+for `SLOW_AT_LEAST`."""
 SLOW_AT_LEAST: Final = 20
 """Milliseconds."""
 WINDOWS: Final = 60
-"""About so many windows, where nobody says how long one is."""
+"""The approximate number of windows, if no length is given."""
 LENGTHS: Final = (1, 2, 5, 10, 30, 60, 300, 600, 1_800, 3_600, 10_800, 21_600, 43_200, 86_400)
-"""Of a window, in seconds."""
+"""Allowed lengths of a window, in seconds."""
 
 Key: TypeAlias = tuple[int, str, str, str]
 """Window, cluster, topic, member."""
@@ -37,8 +39,8 @@ Kind = TypeVar("Kind", bound=Hashable)
 
 @dataclass(slots=True)
 class TallyOfTime:
-    """Counts of one window of time. counts: records. oldest: how long what is still held was held at most;
-    acknowledged_at: when something was last acknowledged; both in ms, 0 for never."""
+    """Counts in one window of time. counts: records by kind. oldest: for how long the longest held record was held, in
+    ms. acknowledged_at: the time of the last acknowledgement in ms, 0 for never."""
 
     counts: Counter[str] = field(default_factory=Counter)
     waited: Delays = field(default_factory=Counter)
@@ -71,26 +73,26 @@ class TallyOfTime:
 
     @property
     def given(self) -> int:
-        """Records that were delivered, for the first time or not."""
+        """Returns the number of delivered records, for the first time or not."""
         return self.counts["delivered"] + self.counts["redelivered"]
 
     def rate(self, name: str) -> float:
-        """Of what was delivered, how much was `redelivered`, `dead_lettered` and so on."""
+        """Returns the number of `redelivered`, `dead_lettered` and so on, as a part of the deliveries."""
         return self.counts[name] / self.given if self.given else 0.0
 
     def row(self) -> dict[str, Any]:
         found: dict[str, Any] = {name: self.counts[name] for name in COUNTS}
-        for name, told in DELAYS.items():
+        for name, column in DELAYS.items():
             its = quantiles(getattr(self, name), list(QUANTILES.values()))
-            found |= {f"{told}_{each}": value for each, value in zip(QUANTILES, its, strict=True)}
+            found |= {f"{column}_{each}": value for each, value in zip(QUANTILES, its, strict=True)}
         return found | {"redelivery_rate": self.rate("redelivered"), "dead_letter_rate": self.rate("dead_lettered")}
 
 
 def tallies(
-    place: Place, events: Iterable[Happened], begin: int, end: int, until: int, window: int
+    place: Place, events: Iterable[JournalEvent], begin: int, end: int, until: int, window: int
 ) -> Iterator[tuple[Key, TallyOfTime]]:
-    """Of one partition. begin, end: what was before is not counted, and nothing comes after. until: what is still held
-    is held until then. window: ms."""
+    """Yields the tallies of one partition. begin, end: the counted time. until: the end of the time for which open
+    records count as held. window: in ms."""
     found: dict[Key, TallyOfTime] = {}
     for fact in facts(events, until):
         if fact.time >= begin:
@@ -100,13 +102,13 @@ def tallies(
 
 
 def window_of(begin: int, end: int) -> int:
-    """How long a window is, in ms, so that there are some sixty."""
+    """Returns the length of a window in ms, for about sixty windows."""
     return next((1_000 * each for each in LENGTHS if end - begin <= WINDOWS * 1_000 * each), 1_000 * LENGTHS[-1])
 
 
 @dataclass(frozen=True, slots=True)
-class Person:
-    """What is known of a member but its name. is_lease: it is a holder of leases."""
+class MemberInfo:
+    """A member, without its name. is_lease: whether it is a holder of leases."""
 
     client_id: str = ""
     host: str = ""
@@ -115,23 +117,23 @@ class Person:
 
 @dataclass(frozen=True, slots=True)
 class MemberFigures:
-    """The figures of one member. share: of all records that were acknowledged. standing: "stuck", "slow" or ""."""
+    """The figures of one member. share: its part of all acknowledged records. standing: "stuck", "slow" or ""."""
 
     name: str
-    person: Person
+    member_info: MemberInfo
     tally: TallyOfTime
     share: float
     standing: str
 
     @property
     def shown(self) -> str:
-        return self.person.client_id or self.name or "nobody"
+        return self.member_info.client_id or self.name or "nobody"
 
 
 @dataclass(frozen=True)
 class Figures:
-    """Everything that a report shows. begin, end: of the events, ms since the epoch. until: what is still held is held
-    till then. window, stuck: ms."""
+    """The figures of a report. begin, end: the time of the events, in ms since the epoch. until: the end of the time
+    for which open records count as held. window, stuck: in ms."""
 
     virtual_cluster: str
     group: str
@@ -141,11 +143,11 @@ class Figures:
     window: int
     stuck: int
     cube: Mapping[Key, TallyOfTime]
-    people: Mapping[str, Person]
+    member_infos: Mapping[str, MemberInfo]
     holes: Holes = field(default_factory=Holes)
 
-    def by(self, kind: Callable[[Key], Kind]) -> dict[Kind, TallyOfTime]:
-        """Added up by whatever a key says."""
+    def grouped_by(self, kind: Callable[[Key], Kind]) -> dict[Kind, TallyOfTime]:
+        """Returns the figures added up by a part of the key."""
         found: dict[Kind, TallyOfTime] = {}
         for key, tally in self.cube.items():
             found.setdefault(kind(key), TallyOfTime()).add(tally)
@@ -153,37 +155,37 @@ class Figures:
 
     @cached_property
     def total(self) -> TallyOfTime:
-        return self.by(lambda _: "").get("", TallyOfTime())
+        return self.grouped_by(lambda _: "").get("", TallyOfTime())
 
     @cached_property
     def windows(self) -> dict[int, TallyOfTime]:
-        """Every one from the first to the last; of some there may be nothing."""
-        found = self.by(lambda key: key[0])
+        """Returns every window from the first to the last; some may have no figures."""
+        found = self.grouped_by(lambda key: key[0])
         begin, end = self.begin // self.window * self.window, self.end // self.window * self.window
         return {at: found.get(at, TallyOfTime()) for at in range(begin, end + 1, self.window)}
 
     @cached_property
     def topics(self) -> dict[tuple[str, str], TallyOfTime]:
-        return dict(sorted(self.by(lambda key: (key[1], key[2])).items()))
+        return dict(sorted(self.grouped_by(lambda key: (key[1], key[2])).items()))
 
     @cached_property
     def topics_by_window(self) -> dict[tuple[str, str, int], TallyOfTime]:
-        return self.by(lambda key: (key[1], key[2], key[0]))
+        return self.grouped_by(lambda key: (key[1], key[2], key[0]))
 
     @cached_property
     def members_by_window(self) -> dict[tuple[str, int], TallyOfTime]:
-        return self.by(lambda key: (key[3], key[0]))
+        return self.grouped_by(lambda key: (key[3], key[0]))
 
     @cached_property
     def members(self) -> Sequence[MemberFigures]:
-        """Those with the most records first."""
-        found = {name: each for name, each in self.by(lambda key: key[3]).items() if name}
+        """Returns the members, those with the most acknowledged records first."""
+        found = {name: each for name, each in self.grouped_by(lambda key: key[3]).items() if name}
         total = sum(each.counts["acknowledged"] for each in found.values())
         usual = self._usual(found)
         members = [
             MemberFigures(
                 name,
-                self.people.get(name, Person()),
+                self.member_infos.get(name, MemberInfo()),
                 tally,
                 tally.counts["acknowledged"] / total if total else 0.0,
                 self._standing(name, tally, usual),
@@ -193,10 +195,10 @@ class Figures:
         return sorted(members, key=lambda each: (-each.tally.counts["acknowledged"], each.name))
 
     def _is_lease(self, name: str) -> bool:
-        return self.people.get(name, Person()).is_lease
+        return self.member_infos.get(name, MemberInfo()).is_lease
 
     def _usual(self, found: Mapping[str, TallyOfTime]) -> int:
-        """How long the median member holds its median record."""
+        """Returns the time for which the median member holds its median record."""
         medians = [
             its for name, tally in found.items() if not self._is_lease(name) and (its := quantile(tally.held, 500))
         ]
@@ -206,18 +208,19 @@ class Figures:
         if tally.oldest >= self.stuck and tally.acknowledged_at < self.until - tally.oldest:
             return "stuck"
         if self._is_lease(name):
-            return ""  # a batch is held as long as it takes
+            return ""  # a batch is held as long as its processing takes
         its = quantile(tally.held, 500)
         return "slow" if its is not None and its >= max(SLOW * usual, SLOW_AT_LEAST) else ""
 
     @cached_property
     def fairness(self) -> float | None:
-        """Jain's index of what members acknowledged; holders of leases take what they want, and are no part of it."""
-        return jain(each.tally.counts["acknowledged"] for each in self.members if not each.person.is_lease)
+        """Returns Jain's index of the members' acknowledgements. Lease holders take as much as they like, and do not
+        count."""
+        return jain(each.tally.counts["acknowledged"] for each in self.members if not each.member_info.is_lease)
 
     @cached_property
     def fairness_by_window(self) -> dict[int, float | None]:
-        """Among the members that are heard of by then, and from then on."""
+        """Returns Jain's index in each window, over the members between their first and last events."""
         heard: dict[str, list[int]] = {}
         for name, window in self.members_by_window:
             if name and not self._is_lease(name):
@@ -231,10 +234,10 @@ class Figures:
         return found
 
     def tables(self) -> dict[str, list[dict[str, Any]]]:
-        """Rows by the name of the table."""
+        """Returns rows by the name of the table."""
         members = [
-            {"member": each.name, "client_id": each.person.client_id, "host": each.person.host}
-            | {"is_lease": each.person.is_lease, "share": each.share, "standing": each.standing}
+            {"member": each.name, "client_id": each.member_info.client_id, "host": each.member_info.host}
+            | {"is_lease": each.member_info.is_lease, "share": each.share, "standing": each.standing}
             | {"oldest_held": each.tally.oldest or None}
             | each.tally.row()
             for each in self.members

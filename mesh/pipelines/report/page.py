@@ -1,4 +1,4 @@
-"""A report as one page of HTML: no scripts, nothing from elsewhere, light and dark. Pure."""
+"""A report as one page of HTML: without scripts or external resources, in light and dark. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mesh.pipelines.report.scales import Logarithmic
 from mesh.pipelines.report.wording import duration, moment, number, percent
 
 MOST: Final = 30
-"""Members, and topics, that the page shows; all of them are in the tables."""
+"""The most members and topics that the page shows; the tables have all of them."""
 WHISKER: Final = 220
 NAMES: Final = {
     "waited": "produce → delivery",
@@ -25,7 +25,7 @@ _THREE: Final = (500, 990, 999)
 
 
 def page(figures: Figures) -> str:
-    """The whole file."""
+    """Returns the whole report as HTML."""
     title = f"Group {figures.group}: how it was delivered"
     style = resources.files("mesh.pipelines.report").joinpath("report.css").read_text(encoding="utf-8")
     return (
@@ -53,7 +53,7 @@ def _body(figures: Figures) -> Iterator[str]:
     if figures.holes.any:
         yield (
             f'<p class="notice">The journal has holes: {figures.holes.pages:,} pages lost, {figures.holes.dropped:,} '
-            "events dropped. What follows is without them.</p>"
+            "events dropped. The figures below do not include them.</p>"
         )
     yield from _tiles(figures)
     yield from _plots(figures)
@@ -61,32 +61,34 @@ def _body(figures: Figures) -> Iterator[str]:
     yield from _topics(figures)
     yield (
         "<footer>Times are weighted by records: p99 is the time that 99 of 100 records did not exceed. Produce is the "
-        "highest timestamp of the first batch of what is delivered, by the clock of whoever set it; of leases it is "
-        "not known, so delays from produce on are without them. Slow: its median "
-        "record is held four times longer than that of the median member. Stuck: for "
-        f"{duration(figures.stuck)} it has held records and acknowledged none. Jain's index is 1 where all members "
-        "acknowledged the same, 1/n where one of n did all; who works more slowly gets less, and that is as it should "
-        "be. The figures are in the Parquet files beside this page.</footer>"
+        "highest timestamp of the first delivered batch, by the clock of the producer or broker that set it; for "
+        "leases it is not known, so delays from produce on leave them out. Slow: the member holds its median "
+        "record at least four times as long as the median member. Stuck: for "
+        f"{duration(figures.stuck)} it has held records and acknowledged none. Jain's index is 1 if all members "
+        "acknowledged the same number, 1/n if one of n acknowledged all; a slower member gets less, so an index below "
+        "1 is no fault. The figures are in the Parquet files beside this page.</footer>"
     )
 
 
 def _lead(figures: Figures) -> str:
     held = quantiles(figures.total.held, _THREE)
     count = len(figures.members)
-    said = [
+    sentences = [
         f"{figures.total.counts['acknowledged']:,} records of {_many(len(figures.topics), 'topic')} were acknowledged "
         f"by {_many(count, 'member')}"
     ]
     if held[0] is not None:
-        said[0] += f", half of them within {duration(held[0])} of their delivery and 99.9 % within {duration(held[2])}"
+        sentences[0] += (
+            f", half of them within {duration(held[0])} of their delivery and 99.9 % within {duration(held[2])}"
+        )
     for standing in ("stuck", "slow"):
         names = [f"<b>{escape(each.shown)}</b>" for each in figures.members if each.standing == standing]
         if names:
             more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-            said.append(f"{', '.join(names[:3])}{more} {'is' if len(names) == 1 else 'are'} {standing}")
-    if len(said) == 1:
-        said.append("Nobody is slow or stuck")
-    return ". ".join(said) + "."
+            sentences.append(f"{', '.join(names[:3])}{more} {'is' if len(names) == 1 else 'are'} {standing}")
+    if len(sentences) == 1:
+        sentences.append("Nobody is slow or stuck")
+    return ". ".join(sentences) + "."
 
 
 def _many(count: int, what: str) -> str:
@@ -110,6 +112,8 @@ def _tiles(figures: Figures) -> Iterator[str]:
         percent(again), f"delivered again<br>{total.counts['redelivered']:,} records", "warn" if again > 0.01 else ""
     )
     yield _tile(number(dead), f"dead letters<br>{percent(total.rate('dead_lettered'))} of all", "bad" if dead else "")
+    if lost := total.counts["given_up"]:
+        yield _tile(number(lost), "settled without<br>a dead letter", "bad")
     yield _tile(number(total.counts["open"]), f"still held<br>{duration(total.oldest or None)} at the longest")
     yield "</div>"
 
@@ -133,11 +137,11 @@ def _plots(figures: Figures) -> Iterator[str]:
     own = [(styles[each.name], each.shown) for each in figures.members if styles[each.name] != "others"]
     others = [each.shown for each in figures.members[len(own) :]]
     own += [("others", others[0] if len(others) == 1 else f"{len(others)} others")] if others else []
-    even = "whose the acknowledged records are; beneath it Jain's index"
+    even = "acknowledged records by member; beneath it Jain's index"
     yield _card("Who did it", even, _legend(own), plots.shares(figures))
-    wrong = "of what was delivered in that window"
+    wrong = "as a share of the deliveries in that window"
     if any(figures.total.counts[name] for name in plots.PROBLEMS):
-        drawn = plots.upstream_health(figures)
+        drawn = plots.problems(figures)
         yield _card("What went wrong", wrong, _legend(plots.PROBLEMS.items()), drawn)
     else:
         yield _card("What went wrong", wrong, "<p>Nothing: no record was delivered again, taken away or given up.</p>")
@@ -159,7 +163,7 @@ def _capital(words: str) -> str:
 
 def _members(figures: Figures) -> Iterator[str]:
     members, styles = figures.members, plots.colours(figures)
-    # Whoever is slow or stuck is shown, however little it did.
+    # Slow and stuck members are always shown, however few records they had.
     shown = sorted(members, key=lambda each: not each.standing)[:MOST]
     shown.sort(key=members.index)
     values = [each for member in shown for each in quantiles(member.tally.held, _THREE) if each is not None]
@@ -184,8 +188,8 @@ def _member(member: MemberFigures, style: str, scale: Logarithmic) -> str:
     tally = member.tally
     held = quantiles(tally.held, _THREE)
     badge = f'<span class="badge {member.standing}">{member.standing}</span>' if member.standing else ""
-    badge += '<span class="badge lease">leases</span>' if member.person.is_lease else ""
-    where = f" <small>{escape(member.person.host)}</small>" if member.person.host else ""
+    badge += '<span class="badge lease">leases</span>' if member.member_info.is_lease else ""
+    where = f" <small>{escape(member.member_info.host)}</small>" if member.member_info.host else ""
     name = f'<td class=name title="{escape(member.name)}"><i class="{style}"></i>{escape(member.shown)}{where}{badge}'
     share = f'<td style="white-space:nowrap">{percent(member.share)}'
     share += f'<span class=share><i class="{style}" style="width:{member.share:.1%}"></i></span>'

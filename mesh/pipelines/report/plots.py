@@ -16,20 +16,20 @@ from mesh.pipelines.report.wording import duration, moment, number, percent
 WIDE, HIGH = 640, 220
 LEFT, RIGHT, TOP, BOTTOM = 56, 10, 10, 24
 COLOURS: Final = 8
-"""Members with a colour of their own; the others share one."""
+"""The number of members with their own colour; the others share one."""
 NINES: Final = (0, 50_000, 90_000, 99_000, 99_900, 99_990)
-"""Of 100,000."""
+"""Ranks as parts of 100,000."""
 MARKED: Final = (50_000, 99_000, 99_900)
 Series = Sequence[tuple[float, float] | None]
 
 
 def svg(what: str, inside: str, wide: int = WIDE, high: int = HIGH) -> str:
-    """what: for those who cannot see it."""
+    """Returns a plot as SVG. what: its description for people who cannot see it."""
     return f'<svg viewBox="0 0 {wide} {high}" role="img" aria-label="{escape(what)}">{inside}</svg>'
 
 
 def line(points: Series, style: str) -> str:
-    """Broken where there is a None; a single point is a dot."""
+    """Returns a line that is interrupted at each None; a single point is a dot."""
     found = []
     for there, group in groupby(points, key=lambda each: each is not None):
         if not there:
@@ -43,7 +43,7 @@ def line(points: Series, style: str) -> str:
 
 
 def band(upper: Series, lower: Series, style: str) -> str:
-    """What lies between two lines that are broken at the same places."""
+    """Returns the area between two lines that are interrupted at the same places."""
     found = []
     pairs = list(zip(upper, lower, strict=True))
     for there, group in groupby(pairs, key=lambda each: each[0] is not None and each[1] is not None):
@@ -85,10 +85,10 @@ class Times:
         ticks = [each for each in moments(self.begin, self.end) if LEFT + 8 < self._scale.at(each) < WIDE - 20]
         return "".join(_words(self._scale.at(each), y, moment(each, form)) for each in ticks)
 
-    def hover(self, told: Mapping[int, str]) -> str:
-        """A place for the pointer over each window, which says its figures."""
+    def hover(self, texts: Mapping[int, str]) -> str:
+        """Returns an area over each window, which shows its figures to the pointer."""
         found = []
-        for window, words in told.items():
+        for window, words in texts.items():
             x, wide = self._scale.at(window), self._scale.at(window + self.window) - self._scale.at(window)
             when = moment(window, "%d %b %H:%M:%S")
             found.append(
@@ -106,8 +106,8 @@ class Times:
         )
 
 
-def delays_over_time(figures: Figures, name: str, told: str, scale: Logarithmic) -> str:
-    """p50 to p99 as a band, p99.9 above it. name: `waited`, `held` or `whole`."""
+def delays_over_time(figures: Figures, name: str, title: str, scale: Logarithmic) -> str:
+    """Plots a delay over time: p50 to p99 as a band, p99.9 above it. name: `waited`, `held` or `whole`."""
     times = Times(figures)
     rows = {window: quantiles(getattr(tally, name), (500, 990, 999)) for window, tally in figures.windows.items()}
     series = [
@@ -125,11 +125,11 @@ def delays_over_time(figures: Figures, name: str, told: str, scale: Logarithmic)
         for window, row in rows.items()
         if row[0] is not None
     }
-    return svg(told, inside + times.hover(hover))
+    return svg(title, inside + times.hover(hover))
 
 
 def scale_of_delays(figures: Figures, names: Sequence[str]) -> Logarithmic:
-    """One for several plots, so that they can be compared."""
+    """Returns one scale for several plots, so that they can be compared."""
     found = [
         value
         for tally in figures.windows.values()
@@ -141,7 +141,7 @@ def scale_of_delays(figures: Figures, names: Sequence[str]) -> Logarithmic:
 
 
 def nines(figures: Figures) -> str:
-    """Every delay by its rank; each nine takes as much room as the one before."""
+    """Plots every delay by its rank; each further nine takes as much room as the one before."""
     total = figures.total
     shown = {name: getattr(total, name) for name in ("waited", "held", "whole") if getattr(total, name)}
     x = Linear(0, 4.1, LEFT, WIDE - RIGHT)
@@ -161,7 +161,7 @@ def nines(figures: Figures) -> str:
 
 
 def _curve(name: str, delays: Delays, x: Linear, y: Logarithmic) -> str:
-    finest = 100_000 - max(100_000 // delays.total(), 10)  # beyond it are fewer records than one
+    finest = 100_000 - max(100_000 // delays.total(), 10)  # a finer step is less than one record
     shares = [each for each in _steps() if each <= finest]
     values = quantiles(delays, [max(each, 1) for each in shares], 100_000)
     points = {each: (x.at(_nines(each)), y.at(value or 0)) for each, value in zip(shares, values, strict=True)}
@@ -182,7 +182,7 @@ def _steps() -> list[int]:
 
 
 def throughput(figures: Figures) -> str:
-    """Records a second: what was delivered, and what was acknowledged."""
+    """Plots records per second: delivered and acknowledged."""
     times, seconds = Times(figures), figures.window / 1000
     rows = {
         window: (tally.given / seconds, tally.counts["acknowledged"] / seconds)
@@ -193,25 +193,25 @@ def throughput(figures: Figures) -> str:
     done = [(times.middle(window), y.at(row[1])) for window, row in rows.items()]
     inside += band(done, [(x, y.at(0)) for x, _ in done], "band held") + line(done, "bold held")
     inside += line([(times.middle(window), y.at(row[0])) for window, row in rows.items()], "thin waited")
-    told = {
+    texts = {
         window: f"{number(row[0])} delivered, {number(row[1])} acknowledged a second" for window, row in rows.items()
     }
-    return svg("records a second", inside + times.hover(told))
+    return svg("records a second", inside + times.hover(texts))
 
 
 def colours(figures: Figures) -> dict[str, str]:
-    """The style of each member, by its name."""
+    """Returns the style of each member, by its name."""
     return {each.name: f"m{at}" if at < COLOURS else "others" for at, each in enumerate(figures.members)}
 
 
 def shares(figures: Figures) -> str:
-    """Whose the acknowledged records of each window are; beneath it, how even that is."""
+    """Plots the members' shares of each window's acknowledged records, and below it their fairness."""
     times, styles = Times(figures), colours(figures)
     split = 142
     y, below = Linear(0, 1, split, TOP), Linear(0, 1, HIGH - BOTTOM, split + 18)
     inside = "".join(_across(y.at(each), f"{each:.0%}") for each in (0, 0.5, 1)) + times.axis(HIGH - 6)
     inside += "".join(_across(below.at(each), f"{each:g}") for each in (0, 1))
-    told = {}
+    texts = {}
     for window in times.windows:
         got = {each.name: 0 for each in figures.members}
         for name in got:
@@ -222,12 +222,12 @@ def shares(figures: Figures) -> str:
             continue
         inside += "".join(_stack(times, window, y, styles, got, total))
         even = figures.fairness_by_window[window]
-        told[window] = "" if even is None else f"Jain's index {even:.3f}"
+        texts[window] = "" if even is None else f"Jain's index {even:.3f}"
     even_line = [
         None if (even := figures.fairness_by_window[window]) is None else (times.middle(window), below.at(even))
         for window in times.windows
     ]
-    return svg("shares of members, and fairness", inside + line(even_line, "bold held") + times.hover(told))
+    return svg("shares of members, and fairness", inside + line(even_line, "bold held") + times.hover(texts))
 
 
 def _stack(
@@ -246,8 +246,8 @@ def _stack(
 PROBLEMS: Final = {"redelivered": "redelivered", "expired": "taken away", "dead_lettered": "dead letters"}
 
 
-def upstream_health(figures: Figures) -> str:
-    """What was delivered again, taken from its member, or given up: as shares of what was delivered."""
+def problems(figures: Figures) -> str:
+    """Plots redelivered, expired and dead-lettered records, as shares of the deliveries."""
     times = Times(figures)
     rows = {
         window: [tally.counts[name] / max(tally.given, tally.counts[name], 1) for name in PROBLEMS]
@@ -259,15 +259,15 @@ def upstream_health(figures: Figures) -> str:
         points = [(times.middle(window), y.at(row[at])) for window, row in rows.items()]
         if any(row[at] for row in rows.values()):
             inside += band(points, [(x, y.at(0)) for x, _ in points], f"band {name}") + line(points, f"bold {name}")
-    told = {
+    texts = {
         window: ", ".join(f"{percent(value)} {words}" for value, words in zip(row, PROBLEMS.values(), strict=True))
         for window, row in rows.items()
     }
-    return svg("redeliveries and dead letters", inside + times.hover(told))
+    return svg("redeliveries and dead letters", inside + times.hover(texts))
 
 
 def whisker(values: Sequence[int | None], scale: Logarithmic, wide: int) -> str:
-    """p50 as a dot, a bar to p99, a line to p99.9. values: those three."""
+    """Plots p50 as a dot, a bar to p99, and a line to p99.9. values: those three."""
     middle, far, farthest = values
     if middle is None or far is None or farthest is None:
         return ""
@@ -282,13 +282,13 @@ def whisker(values: Sequence[int | None], scale: Logarithmic, wide: int) -> str:
 
 
 def ruler(scale: Logarithmic, wide: int) -> str:
-    """What whiskers are read by."""
+    """Returns the ruler for whiskers."""
     ticks = scale.ticks[:: 1 if len(scale.ticks) <= 4 else 2]
     return svg("scale", "".join(_words(scale.at(each), 12, duration(each)) for each in ticks), wide, 16)
 
 
 def spark(values: Sequence[int | None]) -> str:
-    """A small line without axes."""
+    """Plots a small line without axes."""
     known = [value for value in values if value is not None]
     y = Logarithmic.of(known, 22, 3)
     step = 120 / max(len(values) - 1, 1)

@@ -1,7 +1,8 @@
-"""How late and how evenly everything was delivered, and who is slow or stuck: a pool's journal as tables and a page.
+"""The report job: turns a pool's journal into tables and a page. They show how late and how evenly records were
+delivered, and which members are slow or stuck.
 
-`kafka-mesh pipeline report FILE`, or `spark-submit report.py FILE` where kafka-mesh[spark] is installed; the file is
-that of the audit. docs/report.md.
+Run it by `kafka-mesh pipeline report FILE`, or by `spark-submit report.py FILE` where kafka-mesh[spark] is installed;
+the file is that of the audit. See docs/report.md.
 """
 
 from __future__ import annotations
@@ -13,30 +14,31 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from mesh.pipelines.audit.job import AuditJob, load
-from mesh.pipelines.audit.journalled import happened, journal_rows
+from mesh.pipelines.audit.journalled import events_of, journal_rows
 from mesh.pipelines.audit.kafka import offsets_at
 from mesh.pipelines.audit.records import Holes, Memory, Place
-from mesh.pipelines.report.figures import Figures, Key, Person, TallyOfTime, tallies, window_of
+from mesh.pipelines.report.figures import Figures, Key, MemberInfo, TallyOfTime, tallies, window_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 PAGE: Final = "report.html"
 LOOK_BACK: Final = 600_000
-"""Milliseconds of the journal that are read before those that are wanted: who held what then."""
+"""Milliseconds of the journal to read before the wanted period, to know which member held which records at its
+start."""
 _TIME, _MEMBER = 5, 8
-"""Of a row of an event."""
+"""Indexes in the row of an event."""
 
 
 @dataclass(frozen=True, slots=True)
-class ReportJob:
-    """A report that was made. page: the file for people; its tables lie beside it."""
+class FinishedReport:
+    """A finished report. page: the file for people; its tables are beside it."""
 
     figures: Figures
     page: Path
 
     def lines(self) -> Iterator[str]:
-        """For people in a hurry."""
+        """Yields a summary as lines for people."""
         from mesh.pipelines.report.delays import quantile
         from mesh.pipelines.report.wording import duration, percent
 
@@ -53,8 +55,8 @@ class ReportJob:
         yield f"page: {self.page}"
 
 
-def report(spark: SparkSession, config: AuditJob, now: int | None = None) -> ReportJob:
-    """Read the journal, write the tables and the page anew. now: ms since the epoch, if not the clock's. Raises
+def report(spark: SparkSession, config: AuditJob, now: int | None = None) -> FinishedReport:
+    """Reads the journal, and writes the tables and the page. now: in ms since the epoch, if not the clock's. Raises
     Unreadable."""
     until = now if now is not None else int(time.time() * 1000)
     since, begin = {}, 0
@@ -71,7 +73,8 @@ def report(spark: SparkSession, config: AuditJob, now: int | None = None) -> Rep
 
 
 def figures_of(config: AuditJob, events: Any, holes: Holes, begin: int, until: int) -> Figures:
-    """events: an RDD of places and rows of the journal. begin: what was before is not counted, ms since the epoch."""
+    """Returns the figures of a report. events: an RDD of places and rows of the journal. begin: the start of the
+    counted time, in ms since the epoch."""
     times = events.map(lambda row: (row[1][_TIME], row[1][_TIME])).filter(lambda each: each[0] >= begin)
     first, last = times.fold((1 << 62, 0), lambda one, other: (min(one[0], other[0]), max(one[1], other[1])))
     first = min(first, last)
@@ -81,10 +84,10 @@ def figures_of(config: AuditJob, events: Any, holes: Holes, begin: int, until: i
     window = max(window, 1)
 
     def count(entry: tuple[Place, Iterable[tuple[Any, ...]]]) -> Iterator[tuple[Key, TallyOfTime]]:
-        return tallies(entry[0], happened(entry[1]), first, last, until, window)
+        return tallies(entry[0], events_of(entry[1]), first, last, until, window)
 
     cube = events.groupByKey().flatMap(count).reduceByKey(lambda one, other: one.add(other)).collect()
-    people = events.map(lambda row: (row[1][_MEMBER], _person(row[1]))).reduceByKey(_better).collect()
+    member_infos = events.map(lambda row: (row[1][_MEMBER], _member_info(row[1]))).reduceByKey(_better).collect()
     return Figures(
         config.virtual_cluster,
         config.group,
@@ -94,21 +97,22 @@ def figures_of(config: AuditJob, events: Any, holes: Holes, begin: int, until: i
         window,
         int(config.report.stuck * 1000),
         dict(cube),
-        dict(people),
+        dict(member_infos),
         holes,
     )
 
 
-def _person(row: Sequence[Any]) -> Person:
-    return Person(row[9], row[10], bool(row[11]))
+def _member_info(row: Sequence[Any]) -> MemberInfo:
+    return MemberInfo(row[9], row[10], bool(row[11]))
 
 
-def _better(one: Person, other: Person) -> Person:
-    """Dead letters name their member, and nothing else of it."""
-    return Person(one.client_id or other.client_id, one.host or other.host, one.is_lease or other.is_lease)
+def _better(one: MemberInfo, other: MemberInfo) -> MemberInfo:
+    """Combines two descriptions of a member. The event of a dead letter has the member's name and nothing else of
+    it."""
+    return MemberInfo(one.client_id or other.client_id, one.host or other.host, one.is_lease or other.is_lease)
 
 
-def write(config: AuditJob, figures: Figures) -> ReportJob:
+def write(config: AuditJob, figures: Figures) -> FinishedReport:
     from mesh.pipelines.audit.tables import write_rows
     from mesh.pipelines.report.page import page
 
@@ -119,11 +123,11 @@ def write(config: AuditJob, figures: Figures) -> ReportJob:
     partial = folder / f"{PAGE}.partial"
     partial.write_text(page(figures), encoding="utf-8")
     partial.rename(folder / PAGE)
-    return ReportJob(figures, folder / PAGE)
+    return FinishedReport(figures, folder / PAGE)
 
 
-def run(config: AuditJob) -> ReportJob:
-    """In the session of spark-submit, or in a local one on all cores."""
+def run(config: AuditJob) -> FinishedReport:
+    """Runs a report in the session of spark-submit, or in a local one on all cores."""
     from mesh.pipelines.spark import session
 
     spark = session("kafka-mesh report")

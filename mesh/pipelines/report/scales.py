@@ -1,4 +1,4 @@
-"""Where values lie on a plot, and what stands on its axes. Pure."""
+"""The scales of plots: positions of values, and labels of axes. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ MOST_TICKS: Final = 6
 
 @dataclass(frozen=True, slots=True)
 class Logarithmic:
-    """Durations in ms on a logarithmic axis. low, high: its ends; begin, end: where those lie."""
+    """A logarithmic axis of durations in ms. low, high: the values at its ends. begin, end: the positions of its
+    ends."""
 
     low: float
     high: float
@@ -27,7 +28,7 @@ class Logarithmic:
 
     @classmethod
     def of(cls, values: Sequence[int], begin: float, end: float) -> Logarithmic:
-        """One that begins and ends with a tick."""
+        """Returns a scale for these values that begins and ends with a tick."""
         low, high = (max(min(values), 1), max(*values, 1)) if values else (1, 100)
         first = max(bisect_right(DURATIONS, low) - 1, 0)
         last = min(max(bisect_left(DURATIONS, high), first + 2), len(DURATIONS) - 1)
@@ -45,7 +46,7 @@ class Logarithmic:
 
 @dataclass(frozen=True, slots=True)
 class Linear:
-    """Values from 0, or from moment to moment."""
+    """A linear axis, of values or of times."""
 
     low: float
     high: float
@@ -54,7 +55,7 @@ class Linear:
 
     @classmethod
     def upto(cls, most: float, begin: float, end: float) -> Linear:
-        """From 0 to a round number that is not less."""
+        """Returns a scale from 0 to a round number that is not less than `most`."""
         if most <= 0:
             return cls(0, 1, begin, end)
         ten = 10.0 ** math.floor(math.log10(most))
@@ -70,7 +71,7 @@ class Linear:
 
 
 def moments(begin: int, end: int, most: int = 7) -> list[int]:
-    """Round moments between two, ms since the epoch."""
+    """Returns round times between two times, in ms since the epoch."""
     wide = max(end - begin, 1)
     counts = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1_800, 3_600, 7_200, 10_800, 21_600, 43_200, 86_400)
     step = next((each * 1_000 for each in counts if wide <= each * 1_000 * most), 86_400_000 * -(-wide // 604_800_000))

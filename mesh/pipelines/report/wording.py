@@ -1,4 +1,4 @@
-"""How figures are said to people, short."""
+"""Figures as short texts."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 
 def duration(milliseconds: int | float | None) -> str:
-    """In three digits or so; a dash for none."""
+    """Returns a duration in about three digits; a dash for None."""
     if milliseconds is None:
         return "–"
     if milliseconds < 1_000:
@@ -21,7 +21,7 @@ def duration(milliseconds: int | float | None) -> str:
 
 
 def percent(share: float) -> str:
-    """What is not nothing is never said to be nothing."""
+    """Returns a percentage; a positive one is never shown as zero."""
     if 0 < share < 0.0001:
         return "< 0.01 %"
     if share < 0.1:
@@ -30,7 +30,7 @@ def percent(share: float) -> str:
 
 
 def number(count: float) -> str:
-    """1,234, and 12.3 M."""
+    """Returns a number for people: 1,234, or 12.3 M."""
     for unit, name in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
         if count >= unit:
             return f"{count / (1e3 if name == 'k' else unit):.1f} {name}"
@@ -38,5 +38,5 @@ def number(count: float) -> str:
 
 
 def moment(milliseconds: int, form: str = "%Y-%m-%d %H:%M:%S") -> str:
-    """In UTC."""
+    """Returns a time in UTC. milliseconds: since the epoch."""
     return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime(form)

@@ -1,1 +1,2 @@
-"""The APIs that a pool serves, one file for each key: a request, a step of the pool, a response. `table` lists them."""
+"""The APIs that a pool serves, one file for each key. Each turns a request into a step of the pool, and the result into
+a response. `table` lists them."""

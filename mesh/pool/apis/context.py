@@ -1,9 +1,13 @@
-"""What the handlers of a pool's APIs are told about a request, and the addresses that clients are told to come to."""
+"""The context of a request for the handlers of a pool's APIs, and the addresses of the nodes that clients see."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import cycle, islice
+from typing import Final, NamedTuple
 from uuid import UUID
+from zlib import crc32
 
 from mesh.apis.api import RequestContext
 from mesh.pool.common.client import ClientIdentity
@@ -11,10 +15,36 @@ from mesh.pool.core import PoolCore
 from mesh.security.principals import ANONYMOUS
 from mesh.wire.messages import RequestMessage, ResponseMessage
 
-BROKER_NODE = 1
-COORDINATOR_NODE = 2
-"""The coordinator has a node id and a port of its own: some clients would let their heartbeats wait behind a parked
-Fetch if it shared the broker's (clients.md 7)."""
+_NUMBERS: Final = 1 << 29
+"""The number of node pairs. Node ids are non-negative int32. Half of them are for the two nodes of each process, and a
+quarter for further nodes."""
+
+
+class NodePair(NamedTuple):
+    """The node ids of one process. The coordinator has its own node id and port. If it shared the broker's, some
+    clients would let their heartbeats wait behind a parked Fetch (clients.md 7)."""
+
+    broker: int
+    coordinator: int
+
+    @classmethod
+    def of(cls, number: int) -> NodePair:
+        """Returns the nodes of the n-th of several processes, from 1 on."""
+        return cls(2 * number - 1, 2 * number)
+
+    @classmethod
+    def at(cls, address: str) -> NodePair:
+        """Returns the nodes of a process that does not know how many others there are. Its address determines them."""
+        return cls.of(1 + crc32(address.encode()) % _NUMBERS)
+
+
+FIRST_NODES: Final = NodePair.of(1)
+
+
+def further_node_at(address: str) -> int:
+    """Returns the id of a further node, in a process that does not know how many others there are. Its address
+    determines it."""
+    return 2 * _NUMBERS + 1 + crc32(address.encode()) % (_NUMBERS - 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,20 +52,43 @@ class HostAndPort:
     host: str
     port: int
 
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+class AdvertisedNode(NamedTuple):
+    """A node as clients see it."""
+
+    id: int
+    address: HostAndPort
+
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """How clients reach a virtual cluster: what is advertised to them."""
+    """The addresses for clients of a virtual cluster. further: nodes that also lead partitions."""
 
     cluster_id: str
     broker: HostAndPort
     coordinator: HostAndPort
+    nodes: NodePair = FIRST_NODES
+    further: tuple[AdvertisedNode, ...] = ()
+
+    def all_nodes(self) -> Iterator[AdvertisedNode]:
+        yield AdvertisedNode(self.nodes.broker, self.broker)
+        yield AdvertisedNode(self.nodes.coordinator, self.coordinator)
+        yield from self.further
+
+    def leaders(self, topic: str) -> Iterator[int]:
+        """Returns the ids of the leaders of partition 0, 1, … of a topic: each node in turn, without end. Topics with
+        one partition are spread over the nodes."""
+        ids = (self.nodes.broker, *(each.id for each in self.further))
+        return islice(cycle(ids), crc32(topic.encode()) % len(ids), None)
 
 
 @dataclass(slots=True)
 class EmptyAnswer:
-    """The last answer to a Fetch of a connection that had no records: who waits for them asks the same and is answered
-    the same again and again, by the thousand. request, partitions: what it answered, and with what."""
+    """The last Fetch answer without records on a connection. A client that waits for records repeats the same request
+    thousands of times, and gets the same answer. request, partitions: the request and its result."""
 
     request: RequestMessage | None = None
     partitions: object = None
@@ -44,7 +97,7 @@ class EmptyAnswer:
 
 @dataclass(frozen=True, slots=True)
 class PoolContext(RequestContext):
-    """One request to a pool. empty_answer: of its connection."""
+    """One request to a pool. empty_answer: of the request's connection."""
 
     core: PoolCore
     endpoint: Endpoint

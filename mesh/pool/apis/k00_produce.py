@@ -2,9 +2,9 @@
 
 Behaviour:
 * Advertised because librdkafka sends no Fetch to a broker that does not serve Produce (its MSGVER2 feature).
-* Nothing is taken: every partition is refused with POLICY_VIOLATION, which no client retries.
-* With acks=0 there is no answer; the connection is closed, as Kafka does when such a request fails. One without a
-  partition does not fail.
+* Refuses every partition with POLICY_VIOLATION, which no client retries.
+* A request with acks=0 has no answer, so its connection is closed, as by a broker when such a request fails. A request
+  without a partition does not fail.
 
 Version notes:
 * v8: the answer carries an error message (KIP-467).
@@ -25,7 +25,7 @@ from mesh.wire.apis import APIS, ApiKey
 from mesh.wire.errors import ErrorCode, ProtocolError
 from mesh.wire.messages import ProducePartitionResponse, ProduceRequest, ProduceResponse, ProduceTopicResponse
 
-MESSAGE = "kafka-mesh hands out records and takes none; produce to the Kafka cluster itself"
+MESSAGE = "a pool does not accept records; produce to the Kafka cluster itself"
 
 
 def handle(context: PoolContext, request: ProduceRequest) -> Sequence[Effect]:

@@ -1,17 +1,18 @@
 """Fetch: v4-v17
 
 Behaviour:
-* Parked until min_bytes (1 MiB at most) are there, max_wait_ms is over, it can take no more, or another request queues
-  up behind it.
-* Every partition of the request is answered, with empty records where there are none, never with null.
-* The offset says whose Fetch it is (mesh/pool/identity/connections.py); records come at virtual offsets.
-* high watermark = last stable offset = last offset + 1 with data; the offset asked for without, + 1 while more is
-  known to be there that this member was not given (a backlog, an upstream log that was not read to its end) or may be
-  (a partition that is not assigned yet); -1 with an error. librdkafka takes what is at its position for the end of the
-  log, and ignores records and errors otherwise.
-* An offset below the window is served from the window's start; a negative one is below every window.
-* No fetch sessions (KIP-227): session_id 0 is answered; a request that continues one, and so does not name all its
-  partitions, is refused with FETCH_SESSION_ID_NOT_FOUND.
+* A Fetch is parked until it has min_bytes (1 MiB at most), max_wait_ms is over, it can take no more records, or another
+  request is queued behind it.
+* The answer has every partition of the request. Records are empty where there are none, never null.
+* The offset identifies the member (mesh/pool/identity/connections.py). Records have virtual offsets.
+* The high watermark and the last stable offset are the last offset + 1 if there are records, else the requested offset,
+  and -1 with an error. Without records it is one more while this member has not received other known records (a
+  backlog, an upstream log that was not read to its end), or while there may be some (a partition that is not assigned
+  yet). librdkafka takes a high watermark at its position for the end of the log; otherwise it ignores records and
+  errors.
+* An offset below the window is served from the window's start. A negative offset is below every window.
+* There are no fetch sessions (KIP-227): the answer has session_id 0. A request that continues a session does not name
+  all its partitions, and is refused with FETCH_SESSION_ID_NOT_FOUND.
 
 Version notes:
 * v12: flexible (KIP-482), epochs of diverging logs (KIP-595) - not applicable, this log never diverges.
@@ -35,13 +36,13 @@ from mesh.wire.apis import APIS, ApiKey
 from mesh.wire.errors import ErrorCode
 
 LONGEST_WAIT = 30.0
-"""Seconds. No client asks for more than 10."""
+"""The most seconds that a Fetch waits. No client asks for more than 10."""
 LARGEST_MINIMUM = 1 << 20
-"""Bytes. What a parked Fetch may collect; a client that asks for more is answered with this much."""
+"""The largest min_bytes. A parked Fetch that asks for more is answered at this size."""
 LARGEST_ANSWER = 16 << 20
-"""Bytes. A client that asks for more gets this much."""
+"""The largest max_bytes. A client that asks for more gets this many."""
 FULL_FETCH = (-1, 0)
-"""The epochs of a request that names all its partitions: without a session, and asking for a new one."""
+"""The epochs of a request that names all its partitions: without a session, or to open a session."""
 
 
 def handle(context: PoolContext, request: messages.FetchRequest) -> Sequence[Effect]:

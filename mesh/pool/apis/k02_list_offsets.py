@@ -1,10 +1,10 @@
 """ListOffsets: v1-v7
 
 Behaviour:
-* earliest is 0; latest lies above every offset given so far, and no record ever has it: a Fetch there begins with what
-  comes next. Any other time is answered with -1, "no such offset".
-* A tool (mesh/pool/identity/tools.py) is answered with upstream offsets, for every time, at its isolation level. If a
-  cluster does not answer, with the end of its log as far as a pool knows it, else LEADER_NOT_AVAILABLE.
+* earliest is 0. latest is above every offset given so far, and no record ever has it: a Fetch there begins with the
+  next records. For any other time the answer is -1, "no such offset".
+* A tool (mesh/pool/identity/tools.py) gets upstream offsets, for every time, at its isolation level. If a cluster does
+  not answer, it gets the end of the log as far as a pool knows it, else LEADER_NOT_AVAILABLE.
 
 Version notes:
 * v4: leader epochs (KIP-320) - 0. v6: flexible (KIP-482). v7: the largest timestamp (KIP-734) - answered with -1.

@@ -1,11 +1,12 @@
 """Metadata: v0-v12
 
 Behaviour:
-* Two nodes: this one as leader of every partition, and the same process under another port and node id as the group
-  coordinator. Leader epoch 0. Topic ids are never zero and never change.
-* Topics that are not known are answered with UNKNOWN_TOPIC_OR_PARTITION (UNKNOWN_TOPIC_ID by id) and looked for
-  upstream soon, if the configuration has a place for them. No topic is ever created.
-* Names that no topic can have are answered with INVALID_TOPIC, as Kafka does: no client asks for them again.
+* There are two nodes: this one leads every partition; the same process under another port and node id is the group
+  coordinator. Further configured nodes, also of this process, lead partitions in turn with the first. The leader epoch
+  is 0. Topic ids are never zero and never change.
+* An unknown topic gets UNKNOWN_TOPIC_OR_PARTITION (by id: UNKNOWN_TOPIC_ID). If the configuration allows a topic of
+  that name, the mesh soon looks for it upstream. It never creates a topic.
+* A name that no topic can have gets INVALID_TOPIC, as on a broker: no client asks for it again.
 
 Version notes:
 * v0: an empty list of topics means all. v1: null means all, empty means none.
@@ -21,7 +22,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from mesh.apis.api import Api, as_it_is
-from mesh.pool.apis.context import BROKER_NODE, COORDINATOR_NODE, PoolContext
+from mesh.pool.apis.context import PoolContext
 from mesh.pool.common.effects import Effect
 from mesh.records.spans import TopicName
 from mesh.wire.apis import APIS, ApiKey
@@ -45,21 +46,20 @@ def handle(context: PoolContext, request: MetadataRequest) -> Sequence[Effect]:
         topics = tuple(_known(context, name) for name in context.core.topics.names())
     else:
         topics = tuple(_asked(context, topic, effects) for topic in request.topics)
-    broker, coordinator = context.endpoint.broker, context.endpoint.coordinator
+    endpoint = context.endpoint
     response = MetadataResponse(
-        brokers=(
-            MetadataBroker(node_id=BROKER_NODE, host=broker.host, port=broker.port),
-            MetadataBroker(node_id=COORDINATOR_NODE, host=coordinator.host, port=coordinator.port),
+        brokers=tuple(
+            MetadataBroker(node_id=node, host=address.host, port=address.port) for node, address in endpoint.all_nodes()
         ),
-        cluster_id=context.endpoint.cluster_id,
-        controller_id=BROKER_NODE,
+        cluster_id=endpoint.cluster_id,
+        controller_id=endpoint.nodes.broker,
         topics=topics,
     )
     return [*effects, *context.answer(response)]
 
 
 def _asked(context: PoolContext, topic: MetadataTopic, effects: list[Effect]) -> MetadataTopicResponse:
-    if topic.name is None or (not topic.name and topic.topic_id is not None):  # Java's client sends "" beside an id
+    if topic.name is None or (not topic.name and topic.topic_id is not None):  # the Java client sends "" beside an id
         name = context.core.topics.name_of(topic.topic_id) if topic.topic_id is not None else None
         if name is None:
             return MetadataTopicResponse(name=None, topic_id=topic.topic_id, error_code=ErrorCode.UNKNOWN_TOPIC_ID)
@@ -74,18 +74,19 @@ def _asked(context: PoolContext, topic: MetadataTopic, effects: list[Effect]) ->
 
 
 def _known(context: PoolContext, name: TopicName) -> MetadataTopicResponse:
+    leaders = context.endpoint.leaders(name)
     return MetadataTopicResponse(
         name=name,
         topic_id=context.core.topics.topic_id(name),
         partitions=tuple(
             MetadataPartitionResponse(
                 partition_index=index,
-                leader_id=BROKER_NODE,
+                leader_id=leader,
                 leader_epoch=0,
-                replica_nodes=(BROKER_NODE,),
-                isr_nodes=(BROKER_NODE,),
+                replica_nodes=(leader,),
+                isr_nodes=(leader,),
             )
-            for index in range(len(context.core.topics.partitions(name)))
+            for index, leader in zip(range(len(context.core.topics.partitions(name))), leaders, strict=False)
         ),
     )
 

@@ -1,20 +1,21 @@
 """OffsetCommit: v2-v9
 
 Behaviour:
-* Settles what the member's slot still holds below the offset; answered when what can be stored of it is stored in the
-  upstream group: NONE, or within 3 s COORDINATOR_LOAD_IN_PROGRESS (clients retry), or REBALANCE_IN_PROGRESS for a
-  partition that moved to another process, until the member has joined again (docs/decisions/0028). Members of the
-  consumer protocol are told the latter by UNKNOWN_MEMBER_ID (docs/decisions/0049).
-* Below the committed position, or an offset of a member that is gone: NONE, no effect. Above what was sent, or an
-  offset of another member: OFFSET_OUT_OF_RANGE, nothing settled.
-* A tool (mesh/pool/identity/tools.py) sets the upstream offsets of a group that has no members, here or upstream:
-  UNKNOWN_MEMBER_ID otherwise.
-* A wrong member id or generation: UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION, FENCED_INSTANCE_ID. No member id: only for
-  slots of consumers that fetch without having joined.
+* Settles the records below the offset that the member's slot still holds. The answer waits until the storable part is
+  stored in the upstream group: NONE, or within 3 s COORDINATOR_LOAD_IN_PROGRESS (clients retry). For a partition that
+  moved to another process it is REBALANCE_IN_PROGRESS until the member has joined again (docs/decisions/0028); a member
+  of the consumer protocol gets UNKNOWN_MEMBER_ID instead (docs/decisions/0049).
+* An offset below the committed position, or of a member that is gone: NONE, without effect. An offset above the sent
+  records, or of another member: OFFSET_OUT_OF_RANGE, and nothing is settled.
+* A tool (mesh/pool/identity/tools.py) sets the upstream offsets of a group that has no members, here or upstream. If it
+  has some: UNKNOWN_MEMBER_ID.
+* A wrong member id or generation: UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION, FENCED_INSTANCE_ID. Only slots of consumers
+  that fetch without having joined need no member id. If the member of such a slot is gone: NONE, without effect.
+  The commit then tells the group of the slot (docs/decisions/0110).
 
 Version notes:
-* v7: static members (KIP-345). v8: flexible (KIP-482). v9: the member epoch of KIP-848: STALE_MEMBER_EPOCH
-  if it is none that the member had since it joined.
+* v7: static members (KIP-345). v8: flexible (KIP-482). v9: the member epoch of KIP-848;
+  STALE_MEMBER_EPOCH unless the member has had it since it joined.
 
 Ignored: committed_metadata (not kept), committed_leader_epoch, retention_time_ms.
 """

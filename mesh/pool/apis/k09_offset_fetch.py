@@ -1,20 +1,20 @@
 """OffsetFetch: v1-v9
 
 Behaviour:
-* Answers where the asking member stands: its slot's committed position, never what was sent (a client that subscribes
-  again would lose records), never -1 (auto.offset.reset is never asked). The member is named by its id (v9), or by the
-  JoinGroup that came on the same connection.
-* A tool (mesh/pool/identity/tools.py) is answered with what the group has committed upstream, as ListOffsets answers it
-  with the ends of the upstream logs; but not where a member is named, whose client may share its name with a tool. -1
-  for a partition without; of a cluster that does not answer, what its pool knows.
-* A consumer that names a group it has not joined is given a slot of its own in that group's pool (assign() mode). One
-  that may only describe the group is answered like a tool: a slot would let it take the records of that group.
+* Returns the position of the member: the committed position of its slot. It is never the end of the sent records, or a
+  client that subscribes again would lose some. It is never -1, so auto.offset.reset never applies. The member is named
+  by its id (v9), or by the JoinGroup on the same connection.
+* A tool (mesh/pool/identity/tools.py) gets the group's upstream committed offsets, as ListOffsets gives it the ends of
+  the upstream logs; -1 for a partition without. For a cluster that does not answer, it gets the offsets that the pool
+  knows. This does not apply to a request that names a member, as its client may have the name of a tool.
+* A consumer that names a group it has not joined gets a slot in the pool of that group (assign() mode). A client that
+  may only describe the group gets the answer for tools: with a slot it could take the records of the group.
 
 Version notes:
-* v2: null topics mean all topics with a committed offset: only tools ask that. v6: flexible (KIP-482).
+* v2: null topics mean all topics with a committed offset; only tools use it. v6: flexible (KIP-482).
 * v7: require_stable (KIP-447) - ignored, nothing is pending. v8: several groups (KIP-709).
-* v9: member id and epoch (KIP-848): UNKNOWN_MEMBER_ID for one that is not known, STALE_MEMBER_EPOCH for another epoch
-  than that of a member of the consumer protocol.
+* v9: member id and epoch (KIP-848): UNKNOWN_MEMBER_ID for an unknown member, STALE_MEMBER_EPOCH for a member of the
+  consumer protocol with another epoch.
 
 Ignored: require_stable, the generation of a member of the classic protocol.
 """

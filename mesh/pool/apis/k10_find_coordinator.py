@@ -1,8 +1,8 @@
 """FindCoordinator: v0-v4
 
 Behaviour:
-* The coordinator of every group is this process, at its second address. A group that is not admitted is refused with
-  GROUP_AUTHORIZATION_FAILED. Transaction and share coordinators: INVALID_REQUEST.
+* The coordinator of every group is this process, at its second address. A group that is not admitted gets
+  GROUP_AUTHORIZATION_FAILED, a transaction or a share coordinator INVALID_REQUEST.
 
 Version notes:
 * v1: key types. v3: flexible (KIP-482). v4: several keys (KIP-699).
@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mesh.apis.api import Api, as_it_is
-from mesh.pool.apis.context import COORDINATOR_NODE, PoolContext
+from mesh.pool.apis.context import PoolContext
 from mesh.pool.common.effects import Effect
 from mesh.wire.apis import APIS, ApiKey
 from mesh.wire.errors import ErrorCode
@@ -36,7 +36,7 @@ def _coordinator(context: PoolContext, key_type: int, key: str) -> Coordinator:
     if error is not ErrorCode.NONE:
         return Coordinator(key=key, node_id=-1, host="", port=-1, error_code=error, error_message=message)
     address = context.endpoint.coordinator
-    return Coordinator(key=key, node_id=COORDINATOR_NODE, host=address.host, port=address.port)
+    return Coordinator(key=key, node_id=context.endpoint.nodes.coordinator, host=address.host, port=address.port)
 
 
 API = Api(ApiKey.FIND_COORDINATOR, APIS[ApiKey.FIND_COORDINATOR], handle, as_it_is)

@@ -1,13 +1,14 @@
 """JoinGroup: v0-v9
 
 Behaviour:
-* Answered after a short delay (join_delay) with a generation of one: the member is the leader and the only member. The
-  generation rises with each join of the same member. One that joins again knows its topics: it is answered at once.
-* Only protocol type "consumer"; anything else is refused with INCONSISTENT_GROUP_PROTOCOL.
+* The answer comes after a short delay (join_delay), with a group of one: the member is the leader and the only member.
+  The generation rises with each join of the same member. A member that joins again knows its topics, so its answer
+  comes at once.
+* The protocol type must be "consumer". Any other gets INCONSISTENT_GROUP_PROTOCOL.
 
 Version notes:
-* v1: rebalance timeout. v4: a dynamic member is given an id first (MEMBER_ID_REQUIRED, KIP-394).
-* v5: static members (KIP-345): a second one with the same instance id fences the first. v6: flexible (KIP-482).
+* v1: rebalance timeout. v4: a dynamic member first gets an id (MEMBER_ID_REQUIRED, KIP-394).
+* v5: static members (KIP-345); a second member with the same instance id fences the first. v6: flexible (KIP-482).
 * v7: protocol type and name in the answer (KIP-559). v8: a reason (KIP-800) - ignored.
 * v9: skip_assignment (KIP-814) - always false.
 """

@@ -1,8 +1,8 @@
 """Heartbeat: v0-v4
 
 Behaviour:
-* NONE for a member with its right generation; UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION, FENCED_INSTANCE_ID otherwise.
-  Never REBALANCE_IN_PROGRESS on behalf of other members.
+* A member with the right generation gets NONE, others UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION or FENCED_INSTANCE_ID. No
+  member ever gets REBALANCE_IN_PROGRESS because of another.
 
 Version notes:
 * v3: static members (KIP-345). v4: flexible (KIP-482).

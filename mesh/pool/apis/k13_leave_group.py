@@ -1,7 +1,7 @@
 """LeaveGroup: v0-v5
 
 Behaviour:
-* The member's window goes to the front of its partitions, for the others, in the same step.
+* In the same step the records that the member holds return to the front of their partitions, for other members.
 
 Version notes:
 * v3: several members, static ones by their instance id (KIP-345). v4: flexible (KIP-482).
@@ -23,7 +23,8 @@ from mesh.wire.messages import LeaveGroupMemberResponse, LeaveGroupRequest, Leav
 
 def handle(context: PoolContext, request: LeaveGroupRequest) -> Sequence[Effect]:
     members = tuple((member.member_id, member.group_instance_id) for member in request.members)
-    return context.core.groups.leave(context.ticket, GroupId(request.group_id), members, context.now)
+    group = GroupId(request.group_id)
+    return context.core.groups.leave(context.connection, context.ticket, group, members, context.now)
 
 
 def respond(context: PoolContext, request: LeaveGroupRequest, result: LeaveResult) -> LeaveGroupResponse:

@@ -1,13 +1,13 @@
 """SyncGroup: v0-v5
 
 Behaviour:
-* Gives the member back what it, as the leader of a group of one, assigned to itself.
-* Checked in Kafka's order: member, instance, generation, protocol.
+* Returns the assignment that the member, as the leader of a group of one, has made for itself.
+* Checks are in Kafka's order: member, instance, generation, protocol.
 
 Version notes:
 * v3: static members (KIP-345). v4: flexible (KIP-482).
-* v5: protocol type and name (KIP-559), checked against the member's own JoinGroup; null ones are refused with
-  INCONSISTENT_GROUP_PROTOCOL before anything else, as Kafka does.
+* v5: protocol type and name (KIP-559), checked against the JoinGroup of the member; null gets
+  INCONSISTENT_GROUP_PROTOCOL before any other check, as on a broker.
 
 Ignored: assignments to other members.
 """

@@ -1,12 +1,12 @@
 """DescribeGroups: v0-v6
 
 Behaviour:
-* The members of a pool, also those that fetch without having joined. Each partition is attributed to one of them, so
-  that a tool that adds up lag adds it up once: to the member for which the committed offset waits, or in turn to those
-  that fetch it. In truth every member may have records of every partition.
-* A pool is Stable while it has members. A group without pool is Empty if it has committed anything upstream. One that
-  has not: Dead up to v5, GROUP_ID_NOT_FOUND from v6 on.
-* Members of the consumer protocol (KIP-848) are described as well: not every tool knows ConsumerGroupDescribe.
+* Lists the members of a pool, with those that fetch without having joined. Each partition is shown with one member, so
+  that a tool that adds up lag counts it once: with the member that holds up the committed offset, else with one of
+  those that fetch it, in turn. In fact every member may have records of every partition.
+* A pool is Stable while it has members. A group without a pool is Empty if it has committed offsets upstream. Otherwise
+  it is Dead up to v5, and gets GROUP_ID_NOT_FOUND from v6 on.
+* Members of the consumer protocol (KIP-848) are listed, too: not every tool knows ConsumerGroupDescribe.
 
 Version notes:
 * v3: authorized operations (KIP-430) - never given. v4: static members (KIP-345). v5: flexible (KIP-482).
@@ -93,7 +93,7 @@ def _member(pool: Pool, member: Member, numbers: Iterable[TopicPartition]) -> De
 
 
 def _assignment(numbers: Iterable[TopicPartition]) -> bytes:
-    """ConsumerProtocolAssignment v0: what consumers put into SyncGroup."""
+    """Encodes a ConsumerProtocolAssignment v0, as consumers put it into SyncGroup."""
     topics: dict[str, list[int]] = defaultdict(list)
     for name, index in numbers:
         topics[name].append(index)

@@ -1,13 +1,14 @@
 """ListGroups: v0-v5
 
 Behaviour:
-* The groups that have a pool here. Groups that exist upstream only are not listed: many of them may be none of this
-  address's, and each can be described by its name.
+* Lists groups that have a pool here, and share groups that had one, as far as this process or the store remembers.
+  Groups that exist only upstream are not listed, as many of them may have nothing to do with this address. Each can be
+  described by its name.
 
 Version notes:
-* v3: flexible (KIP-482). v4: states (KIP-518). v5: types (KIP-848); a pool with a member of the consumer protocol is of
-  type consumer, as it would be on a broker; one that has, or had, share members is listed as of type share, and once
-  more if it has others.
+* v3: flexible (KIP-482). v4: states (KIP-518). v5: types (KIP-848); a pool with a member of the consumer protocol has
+  the type consumer, as on a broker. A pool that has, or had, share members is listed with the type share, and a second
+  time if it has other members.
 """
 
 from __future__ import annotations
@@ -16,19 +17,22 @@ from collections.abc import Iterator, Sequence
 
 from mesh.apis.api import Api, as_it_is
 from mesh.pool.apis.context import PoolContext
-from mesh.pool.apis.tools import notice
+from mesh.pool.apis.tools import notice, refusal
 from mesh.pool.common.effects import Effect
 from mesh.pool.common.ids import GroupId
 from mesh.pool.groups.membership import CONSUMER_PROTOCOL, SHARE_PROTOCOL
 from mesh.pool.inspection import is_consumer_group, is_share_group_only, state_of, state_of_share_group
 from mesh.pool.pool import Pool
 from mesh.wire.apis import APIS, ApiKey
+from mesh.wire.errors import ErrorCode
 from mesh.wire.messages import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 
 def handle(context: PoolContext, request: ListGroupsRequest) -> Sequence[Effect]:
     notice(context)
-    listed = [each for group, pool in sorted(context.core.pools.items()) for each in _listed(group, pool)]
+    pools = context.core.pools
+    remembered = [each for each in context.core.kept_share_groups.groups() if refusal(context, each) is ErrorCode.NONE]
+    listed = [each for group in sorted({*pools, *remembered}) for each in _listed(group, pools.get(group))]
     states = {state.lower() for state in request.states_filter}
     types = {kind.lower() for kind in request.types_filter}
     groups = tuple(
@@ -39,16 +43,16 @@ def handle(context: PoolContext, request: ListGroupsRequest) -> Sequence[Effect]
     return context.answer(ListGroupsResponse(groups=groups))
 
 
-def _listed(group: GroupId, pool: Pool) -> Iterator[ListedGroup]:
-    """Under each type that its members have."""
-    if not is_share_group_only(pool):
+def _listed(group: GroupId, pool: Pool | None) -> Iterator[ListedGroup]:
+    """Yields a group under each type that its members have."""
+    if pool is not None and not is_share_group_only(pool):
         yield ListedGroup(
             group_id=group,
             protocol_type=CONSUMER_PROTOCOL,
             group_state=state_of(pool),
             group_type="consumer" if is_consumer_group(pool) else "classic",
         )
-    if pool.serving.has_share_members:
+    if pool is None or pool.serving.has_share_members:
         yield ListedGroup(
             group_id=group,
             protocol_type=SHARE_PROTOCOL,

@@ -1,9 +1,10 @@
 """DeleteGroups: v0-v2
 
 Behaviour:
-* A group that has a pool here: NON_EMPTY_GROUP. Any other is deleted on every upstream cluster, with all its offsets,
-  also those of topics that are not seen here; what a cluster refuses with (its members there, its rules) is answered.
-* GROUP_ID_NOT_FOUND if no cluster knows it.
+* A group with a pool here gets NON_EMPTY_GROUP. Any other is deleted on every upstream cluster, with all its offsets,
+  including those of topics that are hidden here. If a cluster refuses (members there, its rules), the answer has its
+  error.
+* A group that no cluster knows gets GROUP_ID_NOT_FOUND.
 
 Version notes:
 * v2: flexible (KIP-482).

@@ -1,7 +1,7 @@
 """DescribeCluster: v0-v2
 
 Behaviour:
-* The two nodes of Metadata. There are no controllers to be asked: UNSUPPORTED_ENDPOINT_TYPE.
+* Returns the nodes of Metadata. Controllers cannot be described: UNSUPPORTED_ENDPOINT_TYPE.
 
 Version notes:
 * v1: endpoint types (KIP-919). v2: fenced brokers (KIP-1073) - there are none.
@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mesh.apis.api import Api, as_it_is
-from mesh.pool.apis.context import BROKER_NODE, COORDINATOR_NODE, PoolContext
+from mesh.pool.apis.context import PoolContext
 from mesh.pool.common.effects import Effect
 from mesh.wire.apis import APIS, ApiKey
 from mesh.wire.errors import ErrorCode
@@ -33,12 +33,12 @@ def handle(context: PoolContext, request: DescribeClusterRequest) -> Sequence[Ef
                 endpoint_type=request.endpoint_type,
             )
         )
-    nodes = ((BROKER_NODE, endpoint.broker), (COORDINATOR_NODE, endpoint.coordinator))
     response = DescribeClusterResponse(
         cluster_id=endpoint.cluster_id,
-        controller_id=BROKER_NODE,
+        controller_id=endpoint.nodes.broker,
         brokers=tuple(
-            DescribeClusterBroker(broker_id=node, host=address.host, port=address.port) for node, address in nodes
+            DescribeClusterBroker(broker_id=node, host=address.host, port=address.port)
+            for node, address in endpoint.all_nodes()
         ),
     )
     return context.answer(response)

@@ -1,22 +1,22 @@
 """ConsumerGroupHeartbeat: v0-v1
 
 Behaviour:
-* A member of the consumer protocol (KIP-848) joins (epoch 0), shows that it lives, and leaves (-1; -2 for a static
-  member that comes back) by it. It is assigned every partition of the topics it subscribes to, and shares nothing but
-  records with the others of its pool; classic members may be in the same pool.
-* Its epoch rises when its assignment changes and when it joins again. FENCED_MEMBER_EPOCH for another epoch than its
-  own, unless an answer was lost, and for a member that has to join again, since what it committed is lost
-  (docs/decisions/0049); UNKNOWN_MEMBER_ID for a member that is not known, also if its group is not.
-* UNRELEASED_INSTANCE_ID for a static member while another lives under its instance id; UNSUPPORTED_ASSIGNOR for an
-  assignor that brokers do not have.
-* A subscription by regular expression is one of RE2, as on brokers: it stands for the topics whose whole names match
-  and that its user may see (DESCRIBE), beside those that it names. INVALID_REGULAR_EXPRESSION with a message for one
-  that is none, is longer than 1,024 characters, or repeats too much.
+* With it a member of the consumer protocol (KIP-848) joins (epoch 0), shows that it is alive, and leaves (-1; -2 for a
+  static member that will return). The member is assigned every partition of the topics it subscribes to. Members of a
+  pool share only records; classic members may be in the same pool.
+* The member's epoch rises when its assignment changes and when it joins again. Another epoch gets FENCED_MEMBER_EPOCH,
+  unless an answer was lost; so does a member that has to join again because its commit is lost (docs/decisions/0049).
+  An unknown member, or one of an unknown group, gets UNKNOWN_MEMBER_ID.
+* A static member whose instance id belongs to another live member gets UNRELEASED_INSTANCE_ID. An assignor that brokers
+  do not have gets UNSUPPORTED_ASSIGNOR.
+* A regular expression has the syntax of RE2, as on brokers. It adds the topics whose whole names match and that the
+  user may see (DESCRIBE). One that is invalid, longer than 1,024 characters, or repeats too much gets
+  INVALID_REGULAR_EXPRESSION with a message.
 
 Version notes:
-* v0: a member without an id is given one. v1: it has made one itself; regular expressions (KIP-848).
+* v0: a member without an id gets one. v1: members make their ids; regular expressions (KIP-848).
 
-Ignored: rack_id, server_assignor (everything is assigned to everybody).
+Ignored: rack_id, server_assignor (every member is assigned all partitions).
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from collections.abc import Sequence
 
 from mesh.apis.api import Api
 from mesh.apis.guards.result import may_topic
+from mesh.pool.apis.assignments import topic_partitions
 from mesh.pool.apis.context import PoolContext
 from mesh.pool.common.effects import Effect
 from mesh.pool.common.ids import GroupId, MemberId
@@ -75,7 +76,7 @@ def _problem(context: PoolContext, request: ConsumerGroupHeartbeatRequest) -> tu
         return ErrorCode.INVALID_REQUEST, "the member id is empty"
     if request.rack_id == "":
         return ErrorCode.INVALID_REQUEST, "the rack id is empty"
-    # Java's client sends "" for "none any more".
+    # The Java client sends "" to remove its regular expression.
     if request.subscribed_topic_regex:
         try:
             TopicPattern(request.subscribed_topic_regex)
@@ -109,12 +110,7 @@ def respond(
         member_id=result.member_id,
         member_epoch=result.epoch,
         heartbeat_interval_ms=round(HEARTBEAT_INTERVAL * 1000),
-        assignment=ConsumerGroupAssignment(
-            topic_partitions=tuple(
-                TopicIdPartitions(topic_id=context.core.topics.topic_id(name), partitions=tuple(range(count)))
-                for name, count in sorted(assignment.items())
-            )
-        )
+        assignment=ConsumerGroupAssignment(topic_partitions=topic_partitions(context, assignment))
         if assignment is not None
         else None,
     )

@@ -1,12 +1,12 @@
 """ConsumerGroupDescribe: v0-v1
 
 Behaviour:
-* A pool that has a member of the consumer protocol (KIP-848), with its classic members; any other group is answered
-  with GROUP_ID_NOT_FOUND, and tools then ask DescribeGroups.
-* Each partition is attributed to one member, as in DescribeGroups.
+* Describes a pool that has a member of the consumer protocol (KIP-848), with its classic members. Any other group gets
+  GROUP_ID_NOT_FOUND, and tools then use DescribeGroups.
+* Each partition is shown with one member, as in DescribeGroups.
 
 Version notes:
-* v1: which protocol each member speaks (KIP-1099).
+* v1: the protocol of each member (KIP-1099).
 
 Ignored: include_authorized_operations.
 """
@@ -51,7 +51,7 @@ def _group(context: PoolContext, name: str) -> DescribedConsumerGroup:
         return DescribedConsumerGroup(group_id=name, error_code=error)
     pool = context.core.pools.get(GroupId(name))
     if pool is None or not is_consumer_group(pool):
-        # Java's tools show this one, and not the answer of DescribeGroups that they ask for next.
+        # Java's tools show this message, not that of DescribeGroups, which they send next.
         message = f"Group {name} not found." if pool is None else f"Group {name} is not a consumer group."
         return DescribedConsumerGroup(group_id=name, error_code=ErrorCode.GROUP_ID_NOT_FOUND, error_message=message)
     epoch = max(membership.generation for membership in pool.coordinator.members.values())

@@ -1,16 +1,16 @@
 """ShareGroupHeartbeat: v1-v1
 
 Behaviour:
-* A share member (KIP-932) joins (epoch 0), shows that it lives, and leaves (-1) by it. It is assigned every partition
-  of the topics it subscribes to; members of other kinds may be in the same pool.
-* Its epoch rises when its assignment changes and when it joins again. FENCED_MEMBER_EPOCH for another epoch than its
-  own, unless an answer was lost; UNKNOWN_MEMBER_ID for a member that is not known, also if its group is not.
-* Leaving does not give back what the member has acquired: the end of its share session does.
+* With it a share member (KIP-932) joins (epoch 0), shows that it is alive, and leaves (-1). It is assigned every
+  partition of the topics it subscribes to. Members of other kinds may be in the same pool.
+* The member's epoch rises when its assignment changes and when it joins again. Another epoch gets FENCED_MEMBER_EPOCH,
+  unless an answer was lost. An unknown member, or one of an unknown group, gets UNKNOWN_MEMBER_ID.
+* Leaving does not release the acquired records; the end of the share session does.
 
 Version notes:
-* v1: the first one; v0 was that of Kafka 4.0's early access, in which brokers named the members.
+* v1: the first version. v0 was for early access in Kafka 4.0, and brokers made the member ids.
 
-Ignored: rack_id (everything is assigned to everybody).
+Ignored: rack_id (every member is assigned all partitions).
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mesh.apis.api import Api
+from mesh.pool.apis.assignments import topic_partitions
 from mesh.pool.apis.context import PoolContext
 from mesh.pool.common.effects import Effect
 from mesh.pool.common.ids import GroupId, MemberId
@@ -30,7 +31,6 @@ from mesh.wire.messages import (
     ShareGroupAssignment,
     ShareGroupHeartbeatRequest,
     ShareGroupHeartbeatResponse,
-    TopicIdPartitions,
 )
 
 
@@ -70,12 +70,7 @@ def respond(
         member_id=result.member_id,
         member_epoch=result.epoch,
         heartbeat_interval_ms=round(HEARTBEAT_INTERVAL * 1000),
-        assignment=ShareGroupAssignment(
-            topic_partitions=tuple(
-                TopicIdPartitions(topic_id=context.core.topics.topic_id(name), partitions=tuple(range(count)))
-                for name, count in sorted(assignment.items())
-            )
-        )
+        assignment=ShareGroupAssignment(topic_partitions=topic_partitions(context, assignment))
         if assignment is not None
         else None,
     )

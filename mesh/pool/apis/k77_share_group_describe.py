@@ -1,11 +1,12 @@
 """ShareGroupDescribe: v1-v1
 
 Behaviour:
-* A pool that has share members (KIP-932), or had, with those members only; each is assigned every partition of its
-  topics. A group without pool is Empty if it has committed anything upstream. Any other: GROUP_ID_NOT_FOUND.
+* Describes a pool that has, or had, share members (KIP-932), with those members only. Each is assigned every partition
+  of its topics. A group without a pool is Empty if it had share members, or has committed offsets upstream. Any other
+  group gets GROUP_ID_NOT_FOUND.
 
 Version notes:
-* v1: the first one; v0 was that of Kafka 4.0's early access.
+* v1: the first version. v0 was for early access in Kafka 4.0.
 
 Ignored: include_authorized_operations.
 """
@@ -37,7 +38,8 @@ from mesh.wire.messages import (
 
 def handle(context: PoolContext, request: ShareGroupDescribeRequest) -> Sequence[Effect]:
     notice(context)
-    return ask_for_groups(context, [name for name in request.group_ids if GroupId(name) not in context.core.pools])
+    known = {*context.core.pools, *context.core.kept_share_groups.groups()}
+    return ask_for_groups(context, [name for name in request.group_ids if GroupId(name) not in known])
 
 
 def respond(
@@ -61,11 +63,14 @@ def _group(context: PoolContext, name: str, found: CommittedUpstream) -> Describ
             assignor_name="kafka-mesh",
             members=tuple(_member(context, pool, member) for member in share_members(pool)),
         )
+    empty = DescribedShareGroup(group_id=name, group_state="Empty", assignor_name="kafka-mesh")
+    if pool is None and GroupId(name) in context.core.kept_share_groups.groups():
+        return empty
     error, offsets = committed(context, name, found) if pool is None else (ErrorCode.NONE, {})
     if error is not ErrorCode.NONE:
         return DescribedShareGroup(group_id=name, error_code=error)
     if offsets:
-        return DescribedShareGroup(group_id=name, group_state="Empty", assignor_name="kafka-mesh")
+        return empty
     message = f"Group {name} not found." if pool is None else f"Group {name} is not a share group."
     return DescribedShareGroup(group_id=name, error_code=ErrorCode.GROUP_ID_NOT_FOUND, error_message=message)
 

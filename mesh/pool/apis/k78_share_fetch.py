@@ -1,22 +1,23 @@
 """ShareFetch: v1-v2
 
 Behaviour:
-* Acquires records for a share member (KIP-932), at their upstream offsets. Only what the acquired ranges name is its
-  own; the records are whole batches, as they are in the log. It has them until its lock is over.
-* What it acknowledges is done first, for each partition as a whole or not at all; the answer waits until that is
-  stored upstream, 3 s at most: KAFKA_STORAGE_ERROR then, and the same may be said again. NOT_LEADER_OR_FOLLOWER for a
-  partition that moved to another process. INVALID_RECORD_STATE for an offset that the member does not have.
-* Sessions: epoch 0 opens one, in place of the member's older one; -1 ends it, and gives back what it has; another epoch
-  than the next is refused with INVALID_SHARE_SESSION_EPOCH. It ends with its connection, too. A member need not have
+* Acquires records for a share member (KIP-932), at their upstream offsets, until the member's lock expires. The answer
+  has whole batches, as they are in the log; only the records in the acquired ranges are acquired.
+* Acknowledgements in the request come first: for each partition all of them are accepted, or none. The answer waits up
+  to 3 s until they are stored upstream. After that it has KAFKA_STORAGE_ERROR, and the member may send them again. A
+  partition that moved to another process gets NOT_LEADER_OR_FOLLOWER, an offset that the member has not acquired
+  INVALID_RECORD_STATE.
+* Epoch 0 opens a session, and ends the member's older one. -1 ends the session, and releases the acquired records; the
+  end of the connection does, too. Any epoch but the next one gets INVALID_SHARE_SESSION_EPOCH. The member need not have
   joined its group.
-* SHARE_SESSION_LIMIT_REACHED, after max_wait_ms, where there are too many of them.
-* Parked as a Fetch is. With max_records or max_bytes of 0 it acquires nothing and is answered at once.
-* Partitions that have nothing to say are left out, but of the first answer of a session.
+* If there are too many sessions, the answer is SHARE_SESSION_LIMIT_REACHED, after max_wait_ms.
+* A ShareFetch is parked like a Fetch. With max_records or max_bytes of 0 it acquires nothing, and is answered at once.
+* The answer leaves out partitions without news, except the first answer of a session.
 
 Version notes:
 * v2: the acquire mode (KIP-1206) and renewed locks (KIP-1222).
 
-Ignored: nothing. No leader is ever named: -1.
+Ignored: nothing. The leader in the answer is always -1.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ def handle(context: PoolContext, request: ShareFetchRequest) -> Sequence[Effect]
     is_mode = request.share_acquire_mode in (WHOLE_BATCHES, RECORD_LIMIT)
     if not is_member_id(request.member_id) or not is_mode or (request.is_renew_ack and any(limits)):
         return context.answer(ShareFetchResponse(error_code=ErrorCode.INVALID_REQUEST))
-    asked = requests.ShareFetchRequest(
+    asked = requests.SharedFetch(
         epoch=request.share_session_epoch,
         acknowledgements=acknowledgements_of(request.topics),
         may_renew=request.is_renew_ack,

@@ -1,16 +1,16 @@
 """ShareAcknowledge: v1-v2
 
 Behaviour:
-* What a share member (KIP-932) says about offsets that it has acquired: accept, release, reject, or that there is no
-  record. For each partition all of it is done, or nothing; the answer waits as that of ShareFetch does, with which it
-  shares the session and its epochs. Epoch 0: INVALID_SHARE_SESSION_EPOCH; -1 ends the session.
-* INVALID_REQUEST for ranges that overlap, are not ascending, or have a wrong number of types, or an unknown one. Below
-  the committed offset: NONE, no effect.
+* A share member (KIP-932) accepts, releases or rejects offsets that it has acquired, or reports that they have no
+  record. For each partition all acknowledgements are accepted, or none. The answer waits like that of ShareFetch. Both
+  use the same session and its epochs: epoch 0 gets INVALID_SHARE_SESSION_EPOCH, and -1 ends the session.
+* Ranges that overlap, are not ascending, or have a wrong number of types or an unknown type get INVALID_REQUEST. Those
+  below the committed offset get NONE, without effect.
 
 Version notes:
-* v2: renewed locks (KIP-1222), in a request that says so; INVALID_RECORD_STATE where they are switched off.
+* v2: renewed locks (KIP-1222), in a request with the flag; INVALID_RECORD_STATE if the configuration forbids them.
 
-Ignored: nothing. No leader is ever named: -1.
+Ignored: nothing. The leader in the answer is always -1.
 """
 
 from __future__ import annotations

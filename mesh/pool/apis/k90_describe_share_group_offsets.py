@@ -1,13 +1,13 @@
 """DescribeShareGroupOffsets: v0-v1
 
 Behaviour:
-* Where the group stands upstream: the lowest offset that is not settled, as it is stored in the upstream group, for
-  each partition that is asked for, or that has one if none is named. -1 where nothing is committed.
-* A group that nothing is known of has no offsets, and that is no error.
+* Returns the lowest offset that is not settled, as stored in the upstream group: for each named partition, or, if none
+  is named, for each with a committed offset. It is -1 for a partition without a committed offset.
+* An unknown group has no offsets, which is not an error.
 
 Version notes:
-* v1: the lag (KIP-1226): what is behind that offset and is not settled. -1 for partitions that are not assigned to this
-  process now.
+* v1: the lag (KIP-1226): the records from that offset on that are not settled. -1 for a partition that is not assigned
+  to this process now.
 
 Ignored: nothing.
 """

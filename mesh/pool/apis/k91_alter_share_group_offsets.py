@@ -1,8 +1,8 @@
 """AlterShareGroupOffsets: v0-v0
 
 Behaviour:
-* Sets where a group without members begins: in the upstream group, as a tool does with OffsetCommit. What was
-  acknowledged above it, or below, counts no more. NON_EMPTY_GROUP while the group has members, here or upstream.
+* Sets the offset at which a group without members begins, in the upstream group, like OffsetCommit of a tool. It
+  discards all earlier acknowledgements. A group with members, here or upstream, gets NON_EMPTY_GROUP.
 
 Ignored: nothing.
 """

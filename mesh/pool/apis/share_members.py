@@ -1,4 +1,4 @@
-"""What the handlers of ShareFetch and ShareAcknowledge have in common."""
+"""Shared by the handlers of ShareFetch and ShareAcknowledge."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mesh.security.rules import Operation
 from mesh.wire.messages import AcknowledgementBatch, ShareTopic
 
 LONGEST_MEMBER_ID: Final = 36
-"""Characters, as on a broker: that of a UUID as text."""
+"""The most characters of a member id, as on a broker: the length of a UUID."""
 
 
 def is_member_id(member_id: str | None) -> bool:
@@ -21,7 +21,7 @@ def is_member_id(member_id: str | None) -> bool:
 
 
 def acknowledgements_of(topics: Iterable[ShareTopic]) -> dict[NamedPartition, list[AcknowledgementBatch]]:
-    """Of each partition that has some, in the order of the request."""
+    """Returns the acknowledgements of each partition that has some, in the order of the request."""
     found: dict[NamedPartition, list[AcknowledgementBatch]] = {}
     for topic in topics:
         for each in topic.partitions:
@@ -32,5 +32,6 @@ def acknowledgements_of(topics: Iterable[ShareTopic]) -> dict[NamedPartition, li
 
 
 def may_read(context: PoolContext, topic: TopicName) -> bool:
-    """Asked for each partition of a session, each time: a request does not name those that it goes on with."""
+    """Returns whether a client may read a topic. It is checked for each partition of a session in each request, since a
+    request does not name partitions that are already in the session."""
     return may_topic(context, Operation.READ, topic)

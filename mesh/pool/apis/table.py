@@ -1,5 +1,5 @@
-"""The APIs a virtual cluster with target `pool` serves, beside those of its listener. ApiVersions and all version
-checks derive from this table."""
+"""The APIs that a virtual cluster with target `pool` serves, in addition to those of its listener. ApiVersions and all
+version checks derive from this table."""
 
 from __future__ import annotations
 
@@ -22,17 +22,21 @@ from mesh.pool.apis import (
     k14_sync_group,
     k15_describe_groups,
     k16_list_groups,
+    k32_describe_configs,
     k42_delete_groups,
+    k44_incremental_alter_configs,
     k47_offset_delete,
     k60_describe_cluster,
     k68_consumer_group_heartbeat,
     k69_consumer_group_describe,
+    k74_list_config_resources,
     k76_share_group_heartbeat,
     k77_share_group_describe,
     k78_share_fetch,
     k79_share_acknowledge,
     k90_describe_share_group_offsets,
     k91_alter_share_group_offsets,
+    k92_delete_share_group_offsets,
 )
 from mesh.wire.apis import ApiKey
 
@@ -53,17 +57,21 @@ TABLE: Final[Mapping[ApiKey, AnyApi]] = MappingProxyType(
             k14_sync_group,
             k15_describe_groups,
             k16_list_groups,
+            k32_describe_configs,
             k42_delete_groups,
+            k44_incremental_alter_configs,
             k47_offset_delete,
             k60_describe_cluster,
             k68_consumer_group_heartbeat,
             k69_consumer_group_describe,
+            k74_list_config_resources,
             k76_share_group_heartbeat,
             k77_share_group_describe,
             k78_share_fetch,
             k79_share_acknowledge,
             k90_describe_share_group_offsets,
             k91_alter_share_group_offsets,
+            k92_delete_share_group_offsets,
         )
     }
 )

@@ -1,4 +1,4 @@
-"""What the handlers that serve tools have in common: who is one, and what a group has committed upstream."""
+"""Shared by the handlers that serve tools: recognizes tools, and finds the upstream committed offsets of a group."""
 
 from __future__ import annotations
 
@@ -8,32 +8,32 @@ from mesh.apis.answers import Answer
 from mesh.pool.apis.context import PoolContext
 from mesh.pool.common.effects import AskUpstream, Effect
 from mesh.pool.common.ids import GroupId
-from mesh.pool.common.queries import CommittedUpstream, GroupOffsets
+from mesh.pool.common.queries import CommittedUpstream, FindGroupOffsets
 from mesh.pool.common.results import TopicPartition
 from mesh.pool.inspection import known_positions
 from mesh.wire.errors import ErrorCode
 
 MOST_GROUPS = 200
-"""Groups about which one request may ask upstream; about the others it is answered INVALID_REQUEST."""
+"""The most groups of one request about which the upstream clusters are asked. The rest get INVALID_REQUEST."""
 
 
 def notice(context: PoolContext) -> None:
-    """Only tools ask this."""
+    """Notes that the client sent a request that only tools send."""
     context.core.tools.noticed(context.client, context.now)
 
 
 def is_tool(context: PoolContext) -> bool:
-    """The rule is in mesh.pool.identity.tools."""
+    """Returns whether the client is a tool (`mesh.pool.identity.tools`)."""
     state = context.core.connections[context.connection]
     return context.core.tools.is_tool(state, context.client, context.now)
 
 
 def ask_for_groups(context: PoolContext, names: Sequence[str]) -> list[Effect]:
-    """Answer with what these groups have committed upstream, as a `CommittedUpstream`."""
+    """Asks the upstream clusters for the committed offsets of these groups. The result is a `CommittedUpstream`."""
     groups = [GroupId(name) for name in dict.fromkeys(names) if refusal(context, name) is ErrorCode.NONE]
     if not groups:
         return [Answer(context.ticket, CommittedUpstream({}, {}))]
-    question = GroupOffsets(tuple(groups[:MOST_GROUPS]), context.core.topics.sources())
+    question = FindGroupOffsets(tuple(groups[:MOST_GROUPS]), context.core.topics.sources())
     return [AskUpstream(context.ticket, question)]
 
 
@@ -42,8 +42,8 @@ def refusal(context: PoolContext, name: str) -> ErrorCode:
 
 
 def committed(context: PoolContext, name: str, found: CommittedUpstream) -> tuple[ErrorCode, dict[TopicPartition, int]]:
-    """What a group has committed, under the numbers that clients see. Of a cluster that does not answer: what its pool
-    knows; the error if it has no pool."""
+    """Returns the committed offsets of a group, by the topics and numbers that clients see. If a cluster does not
+    answer, the offsets are those that its pool knows, or an error if there are none."""
     group = GroupId(name)
     if (error := refusal(context, name)) is not ErrorCode.NONE:
         return error, {}

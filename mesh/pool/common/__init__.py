@@ -1,1 +1,2 @@
-"""What all packages of a pool use: ids, settings, timers, effects, and the results that answer requests."""
+"""Definitions that all packages of a pool share: ids, settings, timers, effects, and the results that answer
+requests."""

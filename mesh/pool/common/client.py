@@ -1,7 +1,7 @@
-"""Who asks, as far as one client can be told from another before it has named a group.
+"""The identity of a client before it has named a group.
 
-Peers choose their client.id, and several consumers share one; the host and the principal are what the mesh knows. A
-member belongs to one client for as long as it lives: nobody else is given its records, or speaks in its name.
+Clients choose their client.id, and several consumers may use the same one. The mesh determines the host and the
+principal. A member belongs to one client for its whole life: no other client gets its records, or acts for it.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from mesh.security.principals import ANONYMOUS, Principal
 
 @dataclass(frozen=True, slots=True)
 class ClientIdentity:
-    """A client, as far as it can be told from others before it has named a group. id: its client.id. host: an address.
-    principal: as who it authenticated."""
+    """The identity of a client before it has named a group. id: its client.id. host: its address. principal: the result
+    of its authentication."""
 
     id: str
     host: str

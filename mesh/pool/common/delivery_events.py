@@ -1,8 +1,7 @@
-"""What a pool decided about which offsets, for whoever keeps a journal of it (docs/journal.md).
+"""Delivery events: the decisions of a pool about offsets, for the journal (docs/journal.md).
 
-An event is one decision about one run of upstream offsets of one partition, whatever number of records it holds. They
-are effects like any other, so they stand in the order of the decisions; nobody's clock is in them. Where no journal is
-kept none are made.
+An event is one decision about one run of upstream offsets of one partition. Events are effects, so their order is that
+of the decisions. They have no time. A pool without a journal makes none.
 """
 
 from __future__ import annotations
@@ -13,45 +12,51 @@ from enum import Enum
 
 from mesh.pool.common.history import Cause
 from mesh.pool.common.ids import GroupId
+from mesh.records.batch import RecordBatch, timestamps_of
 from mesh.records.spans import Span, UpstreamPartition
 
 
 class DeliveryEventType(Enum):
-    """What happened to a run of offsets; the values stand in the journal."""
+    """The type of an event about a run of offsets. The values appear in the journal."""
 
     KNOWN = "known"
-    """It was settled before this process had the partition: below the committed offset, or in the commit's metadata."""
+    """Settled before this process owned the partition: below the committed offset, or in the commit's metadata."""
     DELIVERED = "delivered"
     REDELIVERED = "redelivered"
-    """Delivered after somebody else, or the same member, had given it up."""
+    """Delivered after another member, or the same one, had released it."""
     LEASED = "leased"
     CORRECTED = "corrected"
-    """Two members were taken for each other: it is this one that holds it."""
+    """Two members were confused; the member of this event holds the run."""
     ACKNOWLEDGED = "acknowledged"
     RELEASED = "released"
-    """Given back by a member that left, went on elsewhere or found no room for its commit, or by a lease."""
+    """Given back by a member that left, moved its position, or found no room for its commit; or given back by a
+    lease."""
     EXPIRED = "expired"
-    """Taken from a member that died, fell silent or held too long, or from a lease that was not renewed."""
+    """Taken from a member that died, fell silent or held it too long, or from a lease that was not renewed."""
     DEAD_LETTERED = "dead_lettered"
     GONE = "gone"
-    """Held or to be delivered again, and not there any more upstream: passed over."""
+    """Skipped: a member held it, or it waited for redelivery, and it no longer exists upstream."""
     EMPTY = "empty"
-    """Read from upstream, and there was no record: nobody can be given these."""
+    """Read from upstream, but without records. No member can get it."""
     DELETED = "deleted"
-    """Deleted upstream before it was read: passed over."""
+    """Skipped: deleted upstream before it was read."""
     REVOKED = "revoked"
-    """Everything that was held of the partition is void: it goes to another process, or this one leaves its group."""
+    """Everything that members held of the partition is void. The partition moves to another process, or this process
+    leaves the group."""
     RESET = "reset"
-    """The offsets of the partition begin anew: whatever was known of it is void."""
+    """The offsets of the partition start again. Everything known about it is void."""
     TRUNCATED = "truncated"
-    """The log is another one from `first` on: whatever was known of it from there on, up to `last`, is void."""
+    """The log has other records from `first` on. Everything known about offsets up to `last` is void."""
     GIVEN_UP = "given_up"
-    """Rejected by a share member, or delivered too often to such, and settled without a dead letter."""
+    """Rejected by a share member, delivered too often to share members, or settled by an operator. No dead letter was
+    written."""
+    REPLAYED = "replayed"
+    """Settled before, and read again for an operator. It may be delivered and settled once more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """A member, or a holder of leases. lease: the id of its lease, "" for a member."""
+    """A member, or a holder of leases. lease: the id of its lease; "" for a member."""
 
     member: str = ""
     client_id: str = ""
@@ -64,11 +69,12 @@ NOBODY = Holder()
 
 @dataclass(frozen=True, slots=True)
 class DeliveryEvent:
-    """One decision about one run of upstream offsets. first, last: upstream offsets, both included; last < first where
-    it is about no offset.
+    """One decision about one run of upstream offsets. first, last: both included; last < first if the run is empty.
 
-    deliveries: how often it was delivered in vain before, and once more. produced: of what is delivered, the highest
-    timestamp of its first batch, ms since the epoch; -1 where it is not known.
+    * deliveries: the number of deliveries in vain, plus one.
+    * produced: for a delivery, the highest timestamp of its first batch, ms since the epoch; -1 if unknown.
+    * batch: the batch of a delivery, in some events only. It must not be changed, and its records' offsets mean
+      nothing.
     """
 
     group: GroupId
@@ -79,6 +85,7 @@ class DeliveryEvent:
     holder: Holder = NOBODY
     deliveries: int = 0
     produced: int = -1
+    batch: RecordBatch | None = None
 
 
 _TAKEN = frozenset(
@@ -95,11 +102,16 @@ _TAKEN = frozenset(
 
 
 class DeliveryEvents:
-    """Makes them for one pool. Look at `is_kept` before anything is worked out for one."""
+    """Makes the delivery events of one pool. Check `is_kept` before computing anything for an event."""
 
-    __slots__ = ("_group", "_put", "is_kept")
+    __slots__ = ("_batch_every", "_delivered", "_group", "_put", "is_kept")
 
-    def __init__(self, group: GroupId, is_kept: bool, put: Callable[[DeliveryEvent], None]) -> None:
+    def __init__(
+        self, group: GroupId, is_kept: bool, put: Callable[[DeliveryEvent], None], batch_every: int = 0
+    ) -> None:
+        """batch_every: one in this many deliveries carries its batch; 0 for none."""
+        self._delivered = 0
+        self._batch_every = batch_every
         self._group = group
         self.is_kept = is_kept
         self._put = put
@@ -113,7 +125,7 @@ class DeliveryEvents:
         deliveries: int = 0,
         produced: int = -1,
     ) -> None:
-        """The same about several spans, ascending; neighbours are one."""
+        """Makes an event about each of several spans, ascending. Neighbouring spans make one event."""
         if not self.is_kept:
             return
         first, last = 0, -1
@@ -127,6 +139,36 @@ class DeliveryEvents:
         if last >= first:
             self._put(DeliveryEvent(self._group, kind, partition, first, last, holder, deliveries, produced))
 
+    def delivered(
+        self,
+        partition: UpstreamPartition,
+        span: Span,
+        holder: Holder,
+        deliveries: int,
+        batch: RecordBatch,
+        *,
+        is_again: bool,
+    ) -> None:
+        """Makes the event for a batch, or a part of one, that was sent to a member."""
+        if not self.is_kept:
+            return
+        self._delivered += 1
+        is_shown = self._batch_every > 0 and self._delivered % self._batch_every == 0
+        _, produced = timestamps_of(batch)
+        self._put(
+            DeliveryEvent(
+                self._group,
+                DeliveryEventType.REDELIVERED if is_again else DeliveryEventType.DELIVERED,
+                partition,
+                span.first,
+                span.last,
+                holder,
+                deliveries,
+                produced,
+                batch if is_shown else None,
+            )
+        )
+
     def note_release(
         self, cause: Cause, partition: UpstreamPartition, spans: Iterable[Span], holder: Holder, deliveries: int
     ) -> None:
@@ -139,13 +181,13 @@ class DeliveryEvents:
         )
 
     def began(self, partition: UpstreamPartition, position: int, settled: Iterable[Span]) -> None:
-        """A partition is this process's from here on; `settled` lies above the position. The first event of it is
-        always there, also where nothing was settled."""
+        """Makes the events for a partition that this process owns from now on. settled: settled spans above the
+        position. There is always a first event, even if nothing is settled."""
         if self.is_kept:
             self._put(DeliveryEvent(self._group, DeliveryEventType.KNOWN, partition, 0, position - 1))
             self.add(DeliveryEventType.KNOWN, partition, settled)
 
     def void(self, kind: DeliveryEventType, partition: UpstreamPartition) -> None:
-        """REVOKED or RESET."""
+        """Makes an event about a whole partition: REVOKED or RESET."""
         if self.is_kept:
             self._put(DeliveryEvent(self._group, kind, partition, 0, -1))

@@ -1,5 +1,5 @@
-"""What the decisions of a pool want done. Decisions are synchronous and do no IO: they return these, in the order in
-which they are to be carried out."""
+"""Effects: the actions that a pool decides on. Decisions are synchronous and do no IO. They return effects, in the
+order in which to carry them out."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from mesh.pool.common.delivery_events import DeliveryEvent
 from mesh.pool.common.history import History
 from mesh.pool.common.ids import GroupId
 from mesh.pool.common.queries import Question
-from mesh.records.batch import Batch
+from mesh.records.batch import RecordBatch
 from mesh.records.spans import ClusterName, CommitPosition, Span, TopicName, UpstreamPartition
 
 
 @dataclass(frozen=True, slots=True)
 class SubscribeUpstream:
-    """Consume these topics of a cluster for a group: the whole set."""
+    """Subscribes a group's engine on a cluster to exactly these topics."""
 
     group: GroupId
     cluster: ClusterName
@@ -27,7 +27,7 @@ class SubscribeUpstream:
 
 @dataclass(frozen=True, slots=True)
 class ConsumeUpstream:
-    """Whether a group's engine on a cluster may receive records now."""
+    """Lets a group's engine on a cluster receive records, or stops it."""
 
     group: GroupId
     cluster: ClusterName
@@ -47,17 +47,18 @@ class ResumeUpstream:
 
 
 @dataclass(frozen=True, slots=True)
-class HurryUpstream:
-    """Whether a group's engine is to look at its commands every 1-2 ms: something is un-acknowledged."""
+class PollUpstream:
+    """Makes a group's engine check its commands every 1-2 ms, as long as records are unacknowledged (often), or less
+    often."""
 
     group: GroupId
     cluster: ClusterName
-    eager: bool
+    often: bool
 
 
 @dataclass(frozen=True, slots=True)
 class CommitUpstream:
-    """Store these in the upstream group; the outcome is told to `Commits.committed` with the same token."""
+    """Commits these positions in the upstream group. `Commits.committed` gets the outcome, with the same token."""
 
     group: GroupId
     cluster: ClusterName
@@ -67,7 +68,7 @@ class CommitUpstream:
 
 @dataclass(frozen=True, slots=True)
 class RereadUpstream:
-    """Read a span again; what comes is told to `Intake.reread` with the same token."""
+    """Reads a span again. `Intake.reread` gets the records, with the same token."""
 
     group: GroupId
     token: int
@@ -77,18 +78,17 @@ class RereadUpstream:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterUpstream:
-    """Write the record of this batch to the dead-letter topic of its cluster; the outcome is told to
-    `DeadLetters.ended`."""
+    """Writes the record of this batch to the dead-letter topic of its cluster. `DeadLetters.ended` gets the outcome."""
 
     group: GroupId
     partition: UpstreamPartition
-    batch: Batch
+    batch: RecordBatch
     history: History
 
 
 @dataclass(frozen=True, slots=True)
 class LeaveUpstream:
-    """Commit these a last time and leave the upstream group: on one cluster, or on all of them if none is named."""
+    """Commits these positions for the last time, and leaves the upstream group. cluster: None for all clusters."""
 
     group: GroupId
     positions: Mapping[UpstreamPartition, CommitPosition]
@@ -97,24 +97,40 @@ class LeaveUpstream:
 
 @dataclass(frozen=True, slots=True)
 class AskUpstream:
-    """A tool wants to know, or to change, something that the upstream clusters know: answer the request with what they
-    say, one of the answers of `mesh.pool.common.queries`."""
+    """Passes a tool's question or change to the upstream clusters. The request is answered with one of the answers of
+    `mesh.pool.common.queries`."""
 
     ticket: Ticket
     question: Question
 
 
 @dataclass(frozen=True, slots=True)
+class KeepShareGroup:
+    """Stores that a group has, or had, share members. From now on it is listed, even without a pool."""
+
+    group: GroupId
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeGroupConfigs:
+    """Changes configurations of groups. The request is answered with a `GroupConfigsChanged` when that is stored.
+    changes: values by name; None removes a value."""
+
+    ticket: Ticket
+    changes: Mapping[GroupId, Mapping[str, str | None]]
+
+
+@dataclass(frozen=True, slots=True)
 class RefreshTopics:
-    """Somebody asked for a topic that is not known: look upstream again soon."""
+    """Refreshes the topics soon, because a client asked for an unknown topic."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """Offsets that nobody had settled, and that upstream has no more, are skipped.
+    """Reports that unsettled offsets were skipped because they no longer exist upstream.
 
-    was_read: whether they had been read, and were held by somebody or to be given again; else nobody ever had them.
-    offsets: how many of the span.
+    was_read: whether they had been read, and a member held them or they waited for redelivery. If not, no member ever
+    had them. offsets: their number in the span.
     """
 
     group: GroupId
@@ -126,8 +142,8 @@ class Gone:
 
 @dataclass(frozen=True, slots=True)
 class GivenUp:
-    """A span that share members rejected, or that was delivered to them too often, is settled: dead letters are not
-    configured."""
+    """Reports that a span was settled although no member processed it, because dead letters are not configured. Share
+    members rejected it, or it was delivered to them too often."""
 
     group: GroupId
     partition: UpstreamPartition
@@ -137,7 +153,7 @@ class GivenUp:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Something an operator wants to know. `event` is a fixed sentence; `fields` say who and how much."""
+    """A report for operators. `event` is a fixed phrase; `fields` have the details."""
 
     event: str
     fields: Mapping[str, object] = field(default_factory=dict)
@@ -150,12 +166,14 @@ Effect: TypeAlias = (
     | ConsumeUpstream
     | PauseUpstream
     | ResumeUpstream
-    | HurryUpstream
+    | PollUpstream
     | CommitUpstream
     | RereadUpstream
     | DeadLetterUpstream
     | LeaveUpstream
     | AskUpstream
+    | KeepShareGroup
+    | ChangeGroupConfigs
     | RefreshTopics
     | DeliveryEvent
     | Gone

@@ -1,4 +1,4 @@
-"""Which groups a virtual cluster admits, and how each of them acknowledges."""
+"""The rules of a virtual cluster for groups: which groups it admits, and how their members acknowledge."""
 
 from __future__ import annotations
 
@@ -14,9 +14,13 @@ GROUP_LESS = GroupId("kafka-mesh")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupRules:
-    """Which groups a virtual cluster admits, and how they acknowledge. admitted: patterns of group ids; group_less: the
-    group of consumers without one, None to refuse them; acknowledge: (pattern, mode), tried in order before the
-    built-in rule."""
+    """The rules of a virtual cluster for groups.
+
+    * admitted: patterns of the group ids that it admits.
+    * maximum: the most pools.
+    * group_less: the group for consumers without a group; None to refuse such consumers.
+    * acknowledge: (pattern, mode), tried in order before the built-in rule.
+    """
 
     admitted: tuple[str, ...] = ("*",)
     maximum: int = 100
@@ -24,14 +28,16 @@ class GroupRules:
     acknowledge: tuple[tuple[str, Acknowledge], ...] = ()
 
     def refusal(self, group: str) -> ErrorCode:
-        """Why consumers may not use a group, NONE if they may. That of the group-less may be named like any other."""
+        """Returns the error with which consumers may not use a group; NONE if they may. A consumer may also name
+        `group_less`."""
         if not group:
             return ErrorCode.INVALID_GROUP_ID
         admitted = group == self.group_less or any(fnmatch.fnmatchcase(group, pattern) for pattern in self.admitted)
         return ErrorCode.NONE if admitted else ErrorCode.GROUP_AUTHORIZATION_FAILED
 
     def mode(self, group: str) -> Acknowledge:
-        """Tools that never commit settle by receipt; everybody else by commits."""
+        """Returns how members of a group acknowledge. By default tools that never commit settle by receipt, and all
+        others by commits."""
         for pattern, mode in self.acknowledge:
             if fnmatch.fnmatchcase(group, pattern):
                 return mode

@@ -1,8 +1,9 @@
-"""Which records come again how often, what is suspected of having killed members, and what is given up.
+"""The history of records: how often each was delivered in vain, which are suspected of killing members, and which are
+given up.
 
-The count of a span rises when its member died with it. One that was delivered in vain again and again is suspected to
-hold a record that kills its members: it is cut in half at each delivery, given alone, and only when one record is left
-can its count reach the limit.
+The count of a span rises when its member died while it held the span. A span that was delivered in vain several times
+is suspected to have a record that kills its members. Such a span is cut in half at each delivery and given alone. Only
+when a single record is left can its count reach the limit.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from mesh.records.spans import Span
 
 
 class Cause(Enum):
-    """Why a member gave up what it held, in words for the log."""
+    """The reason why a member released its records, as the log words it."""
 
     LEFT = "it left"
     EXPIRED = "its session timed out"
@@ -24,21 +25,28 @@ class Cause(Enum):
     SILENT = "it was silent for too long"
     HELD = "it committed nothing for too long"
     NEVER_FETCHED = "it never fetched"
-    SOUGHT = "it went on elsewhere"
+    SOUGHT = "it fetched from another position"
     NO_ROOM = "there was no room for its commit"
     LOCK_OVER = "its lock was over"
     SESSION_ENDED = "its share session ended"
     RELEASED = "it released it"
     REJECTED = "it rejected it"
+    OPERATOR = "an operator took it away"
+
+
+OF_SHARE_MEMBERS = frozenset({Cause.LOCK_OVER, Cause.SESSION_ENDED, Cause.RELEASED, Cause.REJECTED})
+"""The causes that only share members have."""
 
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """How often a span was delivered in vain, and why it came back.
+    """The history of a span: how often it was delivered in vain, and why it was released.
 
-    count: how often it was delivered in vain. was_sent: whether it was sent at all. member, cause: who gave it up last,
-    and why. is_suspect: a record of it may have killed a member, which does not count yet: with others in hand, at a
-    limit of one. is_given_up: nobody is given it any more, and its dead letter is to be written.
+    * count: deliveries in vain. was_sent: whether it was ever sent.
+    * member, cause: the last release.
+    * is_suspect: whether a record of it may have killed a member, without a count. This is so at a limit of one if the
+      member held other records too.
+    * is_given_up: whether no member gets it any more; its dead letter is still to be written.
     """
 
     count: int = 0
@@ -50,7 +58,7 @@ class History:
 
     @property
     def blame(self) -> int:
-        """0 for what nobody has died with; the higher the more often."""
+        """The suspicion against a span: 0 if no member died with it, and higher with each member that did."""
         return 2 * self.count + self.is_suspect
 
 
@@ -59,10 +67,11 @@ UNSENT = History()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Redelivery:
-    """When records are delivered again, and when no more. limit: how often a record is delivered in vain, None for
-    ever. Then it is a dead letter.
+    """The settings of redelivery. limit: the deliveries in vain after which a record becomes a dead letter; None for no
+    limit.
 
-    initial, multiplier, maximum: seconds that a span rests before its second delivery, and how they grow; 0 for none.
+    initial, multiplier, maximum: the seconds that a span rests before its second delivery, their growth with each
+    further one, and their limit. No rest if initial is 0.
     """
 
     limit: int | None = None
@@ -71,16 +80,16 @@ class Redelivery:
     maximum: float = 60.0
 
     def is_suspected(self, history: History) -> bool:
-        """From half the limit on, unless who had it last lived on to release it."""
+        """Returns whether a span is suspected: from half the limit on, unless the last member released it itself."""
         if self.limit is None or history.cause is Cause.RELEASED:
             return False
         return history.is_suspect or history.count * 2 >= self.limit
 
-    def is_over(self, history: History) -> bool:
+    def has_reached_limit(self, history: History) -> bool:
         return self.limit is not None and history.count >= self.limit
 
     def rest(self, history: History) -> float:
-        """Seconds before a span may be delivered again."""
+        """Returns the seconds before a span may be delivered again."""
         if not history.blame or not self.initial:
             return 0.0
         return float(min(self.initial * self.multiplier ** min(max(history.count - 1, 0), 64), self.maximum))
@@ -96,15 +105,20 @@ class Redelivery:
         is_alone: bool = True,
         first_record: Callable[[], int] | None = None,
     ) -> list[tuple[Span, History]]:
-        """What becomes of a span that a member gives up; is_first: the first that it held of its partition. can_be_cut:
-        whether its records can be told apart, asked when that matters. is_alone: whether the member held nothing else
-        (of what is suspected that is so anyhow). first_record: the offset of its first record, if that is not the first
-        one, asked when that matters."""
+        """Returns the parts of a span that a member releases, with their new histories.
+
+        * is_first: whether it is the first span that the member held of its partition.
+        * can_be_cut: returns whether its records can be told apart.
+        * is_alone: whether the member held nothing else. That is always so for a suspected span.
+        * first_record: returns the offset of its first record, if that may not be the first offset.
+        """
         same = replace(history, was_sent=True, member=member, cause=cause)
         raised = replace(same, count=history.count + 1)
-        if cause in (Cause.RELEASED, Cause.REJECTED):  # it knows which record it means
+        if cause in (Cause.RELEASED, Cause.REJECTED):  # the member itself named these records
             return [(span, raised)]
-        if self.is_over(raised) and not self.is_suspected(history):  # a limit of one, at once
+        # The span was not suspected: the limit is one, or the last member released it. Only a record that the member
+        # held alone is given up at once.
+        if self.has_reached_limit(raised) and not self.is_suspected(history):
             is_one = len(span) == 1 or not can_be_cut()
             raised = raised if is_one and is_alone else replace(same, is_suspect=True)
         match cause:
@@ -117,15 +131,15 @@ class Redelivery:
                 | Cause.LOCK_OVER
                 | Cause.SESSION_ENDED
             ):
-                # A suspected span keeps its count while it is being cut: until the one record is found.
+                # A suspected span is halved until the bad record is alone. It keeps its count meanwhile.
                 return [(span, same if self.is_suspected(history) and len(span) > 1 and can_be_cut() else raised)]
             case Cause.LEFT if is_first and self.limit is not None:
-                # The commonest poison is an exception, a close, and a restart: it stands at the first record.
+                # A poison record usually causes an exception, a close and a restart. It is the first record then.
                 end = first_record() if first_record is not None else span.first
                 if end == span.last or not can_be_cut():
                     return [(span, raised)]
                 return [(Span(span.first, end), raised), (Span(end + 1, span.last), same)]
-            case Cause.LEFT | Cause.NEVER_FETCHED | Cause.SOUGHT | Cause.NO_ROOM:
+            case Cause.LEFT | Cause.NEVER_FETCHED | Cause.SOUGHT | Cause.NO_ROOM | Cause.OPERATOR:
                 return [(span, same)]
 
 

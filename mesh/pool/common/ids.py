@@ -1,4 +1,4 @@
-"""What groups and members are called in the decisions of a pool."""
+"""The ids of groups and members."""
 
 from __future__ import annotations
 

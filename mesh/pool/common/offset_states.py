@@ -1,8 +1,8 @@
-"""The states of an offset in the ledger of its partition, and the one table of how it gets from one to another.
+"""The states of an offset in the ledger of its partition, and the table of their transitions.
 
-Where an offset is kept tells its state: nothing is stored per record. Tests hold the pools to this table: whatever
-happens, each offset moves along these lines only (tests/pool/checks.py). `python -m mesh.pool.common.offset_states`
-puts the picture into docs/how-it-works.md.
+The place of an offset shows its state; nothing is stored for each record. Tests compare the pools with this table:
+every offset moves along these transitions only (tests/pool/checks.py). `python -m mesh.pool.common.offset_states`
+writes the diagram into docs/how-it-works.md.
 """
 
 from __future__ import annotations
@@ -14,8 +14,13 @@ from typing import Final
 
 
 class OffsetState(Enum):
-    """AVAILABLE: in the backlog, or to be read again. ACQUIRED: collected for a member, or sent to it. RESTING: waits
-    for its back-off to be over. GIVEN_UP: is being written to the dead-letter topic. The last two are for ever."""
+    """The state of an offset. The last two are final.
+
+    * AVAILABLE: in the backlog, or to be read again.
+    * ACQUIRED: collected for a member, or sent to it.
+    * RESTING: waits for the end of its back-off.
+    * GIVEN_UP: is being written to the dead-letter topic.
+    """
 
     AVAILABLE = "available"
     ACQUIRED = "acquired"
@@ -26,11 +31,11 @@ class OffsetState(Enum):
 
 
 class OffsetEvent(Enum):
-    """In words for the picture."""
+    """An event that changes the state of an offset, as the diagram words it."""
 
     DELIVERED = "is delivered"
     RELEASED = "its member is gone, silent, or sought elsewhere"
-    DIED = "the same, in vain, with a back-off"
+    DIED = "its member is gone or silent, with a back-off"
     RESTED = "the back-off is over"
     LIMIT = "delivered in vain too often"
     WRITTEN = "the dead letter is stored"
@@ -39,7 +44,7 @@ class OffsetEvent(Enum):
     RENEWED = "its lock is renewed"
     REJECTED = "is rejected"
     UNWRITTEN = "dead letters are not configured"
-    GONE = "is not there any more upstream"
+    GONE = "is gone upstream"
 
 
 TRANSITIONS: Final[Mapping[tuple[OffsetState, OffsetEvent], OffsetState]] = {
@@ -59,17 +64,21 @@ TRANSITIONS: Final[Mapping[tuple[OffsetState, OffsetEvent], OffsetState]] = {
     (OffsetState.GIVEN_UP, OffsetEvent.UNWRITTEN): OffsetState.ACKNOWLEDGED,
 }
 SETTLED: Final = frozenset({OffsetState.ACKNOWLEDGED, OffsetState.DEAD_LETTERED})
-"""What a ledger does not tell apart."""
+"""The settled states. A ledger stores them alike."""
 
 
 def picture() -> str:
-    """As Mermaid draws it."""
+    """Returns the table as a Mermaid diagram. It has one arrow for each pair of states, with all events that lead along
+    it."""
+    events: dict[tuple[OffsetState, OffsetState], list[str]] = {}
+    for (before, event), after in TRANSITIONS.items():
+        events.setdefault((before, after), []).append(event.value)
     names = {state: state.value.replace(" ", "_").replace("-", "_") for state in OffsetState}
     lines = [f"    {names[state]} : {state.value}" for state in OffsetState if names[state] != state.value]
     lines.append(f"    [*] --> {names[OffsetState.AVAILABLE]} : is received")
     lines += [
-        f"    {names[before]} --> {names[after]} : {happening.value}"
-        for (before, happening), after in TRANSITIONS.items()
+        f"    {names[before]} --> {names[after]} : {'<br>or '.join(labels)}"
+        for (before, after), labels in events.items()
     ]
     lines += [f"    {names[state]} --> [*]" for state in OffsetState if state in SETTLED]
     return "\n".join(("```mermaid", "stateDiagram-v2", *lines, "```"))
@@ -79,7 +88,7 @@ BEGIN, END = "<!-- states: python -m mesh.pool.common.offset_states -->\n", "\n<
 
 
 def drawn(document: str) -> str:
-    """A document with the picture between its two marks."""
+    """Returns a document with the diagram between its two marks. Raises ValueError if they are missing."""
     head, begin, rest = document.partition(BEGIN)
     _, end, tail = rest.partition(END)
     if not begin or not end:

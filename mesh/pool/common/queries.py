@@ -1,6 +1,6 @@
-"""What a tool asks of the upstream clusters, and what they answer; in upstream terms.
+"""Queries and changes of tools for the upstream clusters, and their answers, with upstream names and offsets.
 
-The pool's own state is not asked for any of it: a tool is told what Kafka knows.
+They do not use the pool's own state: a tool sees the state of Kafka.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from mesh.wire.errors import ErrorCode
 
 
 @dataclass(frozen=True, slots=True)
-class GroupOffsets:
-    """What these groups have committed of these partitions. A cluster of which none is named is asked whether it
-    answers."""
+class FindGroupOffsets:
+    """A query for the committed offsets of these groups in these partitions. A cluster without any of the partitions is
+    only checked for an answer."""
 
     groups: tuple[GroupId, ...]
     partitions: frozenset[UpstreamPartition]
@@ -25,7 +25,8 @@ class GroupOffsets:
 
 @dataclass(frozen=True, slots=True)
 class LogOffsets:
-    """Offsets by time, as ListOffsets means it: -1 latest, -2 earliest, -3 of the largest timestamp, else ms."""
+    """A query for offsets by time, as in ListOffsets: -1 latest, -2 earliest, -3 the offset of the largest timestamp,
+    else ms."""
 
     times: Mapping[UpstreamPartition, int]
     read_committed: bool
@@ -33,7 +34,7 @@ class LogOffsets:
 
 @dataclass(frozen=True, slots=True)
 class SetOffsets:
-    """Commit these for a group without members."""
+    """Commits these offsets for a group without members."""
 
     group: GroupId
     offsets: Mapping[UpstreamPartition, int]
@@ -41,17 +42,26 @@ class SetOffsets:
 
 @dataclass(frozen=True, slots=True)
 class DeleteGroups:
-    """Forget these groups on every cluster."""
+    """Deletes these groups on every cluster."""
 
     groups: tuple[GroupId, ...]
 
 
-Question: TypeAlias = GroupOffsets | LogOffsets | SetOffsets | DeleteGroups
+@dataclass(frozen=True, slots=True)
+class DeleteOffsets:
+    """Deletes the group's committed offsets of these partitions."""
+
+    group: GroupId
+    partitions: frozenset[UpstreamPartition]
+
+
+Question: TypeAlias = FindGroupOffsets | LogOffsets | SetOffsets | DeleteGroups | DeleteOffsets
 
 
 @dataclass(frozen=True, slots=True)
 class CommittedUpstream:
-    """By group. errors: of clusters that did not answer; their partitions are missing in `offsets`."""
+    """The committed offsets upstream, by group. errors: the errors of clusters that did not answer. Their partitions
+    are missing in `offsets`."""
 
     offsets: Mapping[GroupId, Mapping[UpstreamPartition, int]]
     errors: Mapping[GroupId, Mapping[ClusterName, ErrorCode]]
@@ -59,8 +69,7 @@ class CommittedUpstream:
 
 @dataclass(frozen=True, slots=True)
 class LogOffset:
-    """An offset of an upstream log that was asked for by time. offset, timestamp: -1 where there is none. timestamp:
-    ms."""
+    """An offset of an upstream log for a requested time. offset, timestamp (ms): -1 for none."""
 
     error: ErrorCode
     offset: int = -1
@@ -74,6 +83,13 @@ class LogOffsetsFound:
 
 @dataclass(frozen=True, slots=True)
 class OffsetsSet:
+    errors: Mapping[UpstreamPartition, ErrorCode]
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetsDeleted:
+    """The result of deleting offsets. The error of a whole cluster appears at each of its partitions."""
+
     errors: Mapping[UpstreamPartition, ErrorCode]
 
 

@@ -1,21 +1,22 @@
-"""Answers of a pool to the group's requests, free of API versions."""
+"""The results of group requests to a pool, independent of API versions."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from mesh.pool.common.ids import MemberId
+from mesh.pool.common.ids import GroupId, MemberId
 from mesh.records.spans import TopicName
 from mesh.wire.errors import ErrorCode
 
 TopicPartition = tuple[TopicName, int]
-"""A virtual topic and partition, as clients name them."""
+"""A virtual topic and partition number, as clients name them."""
 
 
 @dataclass(frozen=True, slots=True)
 class JoinResult:
-    """A generation of one: the member is its own leader. generation: -1 with an error."""
+    """The result of a JoinGroup. The member is alone in its generation, as its own leader. generation: -1 with an
+    error."""
 
     error: ErrorCode
     member_id: MemberId
@@ -41,7 +42,7 @@ class HeartbeatResult:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerHeartbeatResult:
-    """The answer to a ConsumerGroupHeartbeat. assignment: how many partitions of each topic, the whole of it; None for
+    """The result of a ConsumerGroupHeartbeat. assignment: the complete number of partitions by topic; None if
     unchanged, or with an error."""
 
     error: ErrorCode
@@ -53,7 +54,7 @@ class ConsumerHeartbeatResult:
 
 @dataclass(frozen=True, slots=True)
 class ShareHeartbeatResult:
-    """The answer to a ShareGroupHeartbeat. assignment: as in `ConsumerHeartbeatResult`."""
+    """The result of a ShareGroupHeartbeat. assignment: as in `ConsumerHeartbeatResult`."""
 
     error: ErrorCode
     member_id: MemberId
@@ -63,7 +64,7 @@ class ShareHeartbeatResult:
 
 @dataclass(frozen=True, slots=True)
 class LeaveResult:
-    """One (member id, instance id, error) for each member named in the request."""
+    """The result of a LeaveGroup: (member id, instance id, error) for each member of the request."""
 
     members: tuple[tuple[str, str | None, ErrorCode], ...]
 
@@ -75,8 +76,15 @@ class CommitResult:
 
 @dataclass(frozen=True, slots=True)
 class CommittedOffsets:
-    """The answer to an OffsetFetch of a member. offsets: the virtual position of each partition asked for, -1 with an
+    """The result of an OffsetFetch of a member. offsets: the virtual position of each requested partition; -1 with an
     error."""
 
     error: ErrorCode
     offsets: Mapping[TopicPartition, tuple[ErrorCode, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupConfigsChanged:
+    """The result of changing configurations: an error and a message for each group."""
+
+    outcomes: Mapping[GroupId, tuple[ErrorCode, str]]

@@ -1,6 +1,6 @@
-"""Deadlines without a clock: what is to be done at which time, and which of many pools has something to do next.
+"""The timers of a pool, and of many pools. They have no clock: the caller has one, and asks for the next deadline.
 
-Both are asked by whatever has the clock; no pool is looked at that has nothing to do.
+A pool without timers costs nothing.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
 
 SWEEP = 100
-"""Deadlines that may be kept although they were cancelled: most Fetches are answered long before theirs."""
+"""The most cancelled timers to keep. Most Fetches are answered long before their deadline."""
 
 
 class Timer:
-    """One deadline. `cancel` may be called at any time, any number of times."""
+    """One deadline with its action. `cancel` may be called at any time, and repeatedly."""
 
     __slots__ = ("action", "when")
 
@@ -37,7 +37,8 @@ class Timer:
 
 
 class Timers:
-    """Deadlines in order of time; equal ones in the order they were set. Times are seconds of the caller's clock."""
+    """Timers in the order of their deadlines; equal ones in the order in which they were set. Times are seconds of the
+    caller's clock."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[float, int, Timer]] = []
@@ -45,7 +46,7 @@ class Timers:
         self._sweep_at = SWEEP
 
     def __len__(self) -> int:
-        """How many are kept, also of those that were cancelled."""
+        """Returns the number of timers, including cancelled ones."""
         return len(self._heap)
 
     def at(self, when: float, action: Callable[[float], None]) -> Timer:
@@ -56,19 +57,19 @@ class Timers:
         return timer
 
     def next(self) -> float | None:
-        """The earliest deadline, or None."""
+        """Returns the earliest deadline; None if there is none."""
         while self._heap and self._heap[0][2].action is None:
             heapq.heappop(self._heap)
         return self._heap[0][0] if self._heap else None
 
     def _sweep(self) -> None:
-        """Let go of what was cancelled; as often as the number has doubled."""
+        """Drops cancelled timers, whenever the number of timers has doubled."""
         self._heap = [entry for entry in self._heap if not entry[2].cancelled]
         heapq.heapify(self._heap)
         self._sweep_at = 2 * len(self._heap) + SWEEP
 
     def fire_next(self, now: float) -> bool:
-        """Do one thing that is due; False when nothing is."""
+        """Calls one timer that is due. Returns False if none is."""
         deadline = self.next()
         if deadline is None or deadline > now:
             return False
@@ -77,7 +78,7 @@ class Timers:
 
 
 class Timed(Protocol):
-    """A pool, as far as it matters here."""
+    """The part of a pool that the `DeadlineQueue` needs."""
 
     @property
     def timers(self) -> Timers: ...
@@ -87,10 +88,11 @@ Owner = TypeVar("Owner", bound=Timed)
 
 
 class DeadlineQueue(Generic[Owner]):
-    """When pools want to be looked at: each no later than its next deadline, perhaps earlier.
+    """A queue of the times at which pools are due. The time of a pool may be earlier than its next deadline, but never
+    later.
 
-    A deadline that was cancelled stays here until its time comes: most Fetches are answered long before theirs, and the
-    next one of the same pool waits longer.
+    A cancelled deadline stays in the queue until its time comes: most Fetches are answered long before their deadlines,
+    and the next Fetch of the same pool has a later one.
     """
 
     __slots__ = ("_entries", "_numbers", "_planned")
@@ -98,11 +100,11 @@ class DeadlineQueue(Generic[Owner]):
     def __init__(self) -> None:
         self._entries: list[tuple[float, int, Owner]] = []
         self._planned: dict[Owner, float] = {}
-        """The earliest entry of each pool; its others are void."""
+        """The earliest entry of each pool. Its other entries are void."""
         self._numbers = itertools.count()
 
     def note(self, pool: Owner) -> None:
-        """A step of this pool has ended: it may have an earlier deadline than before."""
+        """Notes the next deadline of a pool after a step: it may be earlier than before."""
         when = pool.timers.next()
         planned = self._planned.get(pool)
         if when is not None and (planned is None or when < planned):
@@ -110,17 +112,17 @@ class DeadlineQueue(Generic[Owner]):
             heapq.heappush(self._entries, (when, next(self._numbers), pool))
 
     def forget(self, pool: Owner) -> None:
-        """It has ended."""
+        """Forgets a pool that has ended."""
         self._planned.pop(pool, None)
 
     def next(self) -> float | None:
-        """The earliest time at which some pool wants to be looked at."""
+        """Returns the earliest time at which a pool is due; None if there is none."""
         while self._entries and self._planned.get(self._entries[0][2]) != self._entries[0][0]:
             heapq.heappop(self._entries)
         return self._entries[0][0] if self._entries else None
 
     def take(self, now: float) -> Owner | None:
-        """A pool whose time has come; its next deadline is to be noted again."""
+        """Removes and returns a pool that is due; None if none is. The caller must call `note` for it again."""
         when = self.next()
         if when is None or when > now:
             return None

@@ -1,8 +1,8 @@
-"""Virtual topics: which partitions of which upstream clusters stand behind the partitions that clients see.
+"""Virtual topics: maps the partitions that clients see to partitions of upstream clusters.
 
 Partitions of several sources are concatenated in the order of the configuration. While the process runs, a partition
-keeps its number: new ones are appended, and a source that comes late comes last. What the configuration names no longer
-stays listed while its topic is there, and brings nothing.
+keeps its number: new partitions are appended, and a source that appears late comes last. A source that is no longer
+configured stays listed while its topic exists, and delivers nothing.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from mesh.records.spans import ClusterName, TopicName, UpstreamPartition
 
 TOPIC_IDS = uuid.UUID("6b61666b-612d-6d65-7368-2d746f706963")
-"""The namespace of topic ids: a name always has the same id, in every process and after every restart."""
+"""The namespace of topic ids. A name has the same id in every process and after every restart."""
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A topic of an upstream cluster."""
+    """A topic of an upstream cluster that feeds a virtual topic."""
 
     cluster: ClusterName
     topic: TopicName
@@ -27,7 +27,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class ExplicitTopic:
-    """A topic of the virtual cluster and the topics that feed it."""
+    """A topic of the virtual cluster, with the upstream topics that feed it."""
 
     name: TopicName
     sources: tuple[Source, ...]
@@ -35,7 +35,7 @@ class ExplicitTopic:
 
 @dataclass(frozen=True, slots=True)
 class PrefixRule:
-    """Topics of an upstream cluster that appear under their own names."""
+    """A rule for topics of an upstream cluster that appear under their own names."""
 
     prefix: str
     cluster: ClusterName
@@ -43,10 +43,10 @@ class PrefixRule:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Between the topics there are and those of another configuration.
+    """The difference between two configurations of topics.
 
-    moves: whether some partition would be seen as one of another topic. left: clusters of which something would not be
-    consumed any more.
+    moves: whether a partition would move to another topic. left: clusters with a source that would no longer be
+    consumed.
     """
 
     moves: bool
@@ -54,19 +54,19 @@ class Difference:
 
 
 class VirtualTopics:
-    """The topics of one virtual cluster, as far as their sources are known."""
+    """The topics of one virtual cluster whose sources are known to exist."""
 
     def __init__(self, virtual_cluster: str, topics: Iterable[ExplicitTopic], rules: Iterable[PrefixRule]) -> None:
         self._virtual_cluster = virtual_cluster
         self._configure(topics, rules)
         self.withheld: set[ClusterName] = set()
-        """Clusters of which nothing is consumed just now."""
+        """Clusters from which nothing is consumed now."""
         self._partitions: dict[TopicName, list[UpstreamPartition]] = {}
         self._numbers: dict[UpstreamPartition, tuple[TopicName, int]] = {}
         self._ids: dict[uuid.UUID, TopicName] = {}
         self._upstream: dict[ClusterName, Mapping[TopicName, int]] = {}
         self.version = 0
-        """Another one when clients would see a difference."""
+        """Changes whenever clients would see a difference."""
 
     def _configure(self, topics: Iterable[ExplicitTopic], rules: Iterable[PrefixRule]) -> None:
         self._explicit = {topic.name: topic for topic in topics}
@@ -80,11 +80,11 @@ class VirtualTopics:
         return sorted(self._partitions)
 
     def partitions(self, name: TopicName) -> list[UpstreamPartition]:
-        """What stands behind partition 0, 1, … of a topic; empty for a topic that is not known."""
+        """Returns the upstream partitions behind partition 0, 1, … of a topic; empty for an unknown topic."""
         return self._partitions.get(name, [])
 
     def counts(self) -> dict[TopicName, int]:
-        """How many partitions each topic has."""
+        """Returns the number of partitions of each topic."""
         return {name: len(partitions) for name, partitions in self._partitions.items()}
 
     def partition(self, name: TopicName, index: int) -> UpstreamPartition | None:
@@ -92,16 +92,16 @@ class VirtualTopics:
         return sources[index] if sources is not None and 0 <= index < len(sources) else None
 
     def number(self, source: UpstreamPartition) -> tuple[TopicName, int] | None:
-        """The topic and partition under which clients see an upstream partition."""
+        """Returns the topic and partition number under which clients see an upstream partition."""
         return self._numbers.get(source)
 
     def sources(self) -> frozenset[UpstreamPartition]:
-        """All upstream partitions that clients see."""
+        """Returns all upstream partitions that clients see."""
         return frozenset(self._numbers)
 
     def consumed(self, name: TopicName) -> list[UpstreamPartition]:
-        """Those partitions of a topic that are to be consumed: the configuration names them, and nothing withholds
-        them."""
+        """Returns the partitions of a topic that are to be consumed: those that are configured, in clusters that are
+        not withheld."""
         sources = self._sources(name)
         return [
             partition
@@ -121,17 +121,17 @@ class VirtualTopics:
         return self._ids.get(topic_id)
 
     def might_exist(self, name: TopicName) -> bool:
-        """Whether the configuration has a place for a topic of that name."""
+        """Returns whether the configuration allows a topic of that name."""
         return name in self._explicit or any(name.startswith(rule.prefix) for rule in self._rules)
 
     def update(self, cluster: ClusterName, topics: Mapping[TopicName, int]) -> bool:
-        """Take note of all topics of one upstream cluster and their partition counts; returns whether a client would
-        see a difference. A topic disappears when none of its sources exists any more."""
+        """Takes over all topics of one upstream cluster, with their numbers of partitions. Returns whether clients
+        would see a difference. A topic disappears when none of its sources exists any more."""
         self._upstream[cluster] = topics
         return self._look_again()
 
     def compare(self, other: VirtualTopics) -> Difference:
-        """What `change` to the configuration of another one would mean."""
+        """Returns the effect that `change` to another configuration would have."""
         candidate = VirtualTopics(self._virtual_cluster, other._explicit.values(), other._rules)
         for cluster, topics in self._upstream.items():
             candidate.update(cluster, topics)
@@ -143,7 +143,8 @@ class VirtualTopics:
         return Difference(moves, frozenset(source.cluster for source in gone))
 
     def change(self, other: VirtualTopics) -> bool:
-        """Take over the configuration of another one, of which nothing moves (`compare`); returns as `update` does."""
+        """Takes over the configuration of another one in which nothing moves (`compare`). Returns the same as
+        `update`."""
         self._configure(other._explicit.values(), other._rules)
         return self._look_again()
 
@@ -161,7 +162,7 @@ class VirtualTopics:
         return is_different
 
     def _sources(self, name: TopicName) -> tuple[Source, ...]:
-        """What feeds a topic, or would."""
+        """Returns the configured sources of a topic, whether they exist or not."""
         if name in self._explicit:
             return self._explicit[name].sources
         cluster = self._cluster_by_prefix(name)
@@ -181,7 +182,7 @@ class VirtualTopics:
         return found
 
     def _cluster_by_prefix(self, name: TopicName) -> ClusterName | None:
-        """The first rule that matches decides, whether or not its cluster has the topic."""
+        """Returns the cluster of the first matching rule, even if it does not have the topic."""
         if name in self._explicit:
             return None
         return next((rule.cluster for rule in self._rules if name.startswith(rule.prefix)), None)

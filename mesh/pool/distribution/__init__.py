@@ -1,5 +1,5 @@
-"""Distribution: which parked Fetch gets which records, in which order, and how many of them.
+"""Distribution: decides which parked Fetch gets which records, in which order, and how many.
 
-`distribution` is the way in. `fetch_queue` orders the Fetches that wait, `window_limits` and `shares` bound what one of
-them gets, `reservations` keeps records for members between two Fetches, `quarantine` isolates suspected records.
+`distribution` is the entry point. `fetch_queue` orders waiting Fetches. `window_limits` and `shares` bound what a
+member gets. `reservations` reserves records for members between two Fetches. `quarantine` isolates suspected records.
 """

@@ -1,8 +1,8 @@
-"""How much of what waits in a partition one share member acquires at once.
+"""Decides how much of a partition's backlog one share member acquires at once.
 
-Whole batches, until there are as many records as it asks for; or exactly so many. Bytes are never cut for it, since it
-is told which of their offsets it has. While other members have nothing it gets an equal part, or whoever asks first
-would have all that a partition may have acquired.
+A share member gets whole batches until it has the requested number of records, or exactly that number. Bytes are never
+cut: the answer says which of their offsets the member has acquired. While other members have nothing, it gets an equal
+part. Otherwise the first member would get all that may be acquired of a partition.
 """
 
 from __future__ import annotations
@@ -19,38 +19,45 @@ from mesh.pool.state.partition import NO_LIMIT, Fetch, Partition, PartitionFetch
 from mesh.pool.state.window import Available, View
 
 MOST_LOOKED_AT = 200
-"""Members of which it is looked whether they have nothing."""
+"""The most members that are checked for having nothing."""
 
 
 class Acquiring:
-    """Takes from backlogs for share members, and counts what they have of each partition."""
+    """Takes records from backlogs for share members, and counts the acquired offsets of each partition."""
 
     def __init__(self, backlogs: Backlogs, quarantine: Quarantine, queue: FetchQueue, members: Set[Member]) -> None:
-        """members: those that have asked for records and are alive."""
+        """members: the living members that have asked for records."""
         self._backlogs = backlogs
         self._quarantine = quarantine
         self._queue = queue
         self._members = members
         self._locked: set[Partition] = set()
-        """Of which as much is acquired as may be."""
+        """Partitions with as many acquired records as allowed."""
         self.unlocked: dict[Partition, None] = {}
-        """Of which it was, and now there is room again."""
+        """Partitions that were at their limit of acquired records, and have room again."""
 
     def take(
-        self, fetch: Fetch, terms: AcquireTerms, wanted: PartitionFetch, available: Available, part: int | None
+        self,
+        fetch: Fetch,
+        terms: AcquireTerms,
+        wanted: PartitionFetch,
+        available: Available,
+        share: int | None,
+        room: int,
     ) -> list[Available]:
-        """Take what a ShareFetch may have of the oldest that it may have of a partition; nothing if that is nothing.
+        """Takes records for a ShareFetch from the oldest batch that it may have of a partition. Returns an empty list
+        if it may have none.
 
-        part: offsets that are its equal part; None: of all that is known to be there.
+        share: the offsets of its equal share; None to compute it from all known records. room: the most offsets.
         """
-        limit = terms.most - _collected(fetch)
-        if part is None:
-            part = self._part(wanted.partition, fetch.member) - sum(map(len, wanted.collected or ()))
-        if limit <= 0 or part <= 0 or not fetch.fitting(wanted, available.batch):
+        limit = min(terms.most - fetch.offsets, room)
+        if share is None:
+            share = self._equal_share(wanted.partition, fetch.member) - sum(map(len, wanted.collected or ()))
+        if limit <= 0 or share <= 0 or not fetch.fitting(wanted, available.batch):
             return []
         available = self._without_front(wanted.partition, available)
         is_suspected = self._quarantine.is_suspected(available)
-        limit = min(limit, part)
+        limit = min(limit, share)
         if is_suspected:
             limit = min(limit, (len(available) + 1) // 2)
         if terms.is_exact or is_suspected:
@@ -60,9 +67,10 @@ class Acquiring:
         return [self._backlogs.take_some(wanted.partition, available, count)]
 
     def lock(self, partition: Partition, count: int, most: int) -> None:
-        """So many offsets more of it were acquired. When they are as many as may be, no ShareFetch waits for more."""
-        partition.locks += count
-        if not count or partition.locks < most:
+        """Counts newly acquired offsets of a partition. At the limit, no ShareFetch waits for the partition any
+        more."""
+        partition.acquired_offsets += count
+        if not count or partition.acquired_offsets < most:
             return
         self._locked.add(partition)
         for fetch, wanted in [*partition.waiting.items()]:
@@ -72,25 +80,25 @@ class Acquiring:
             del partition.ineligible[fetch]
 
     def unlock(self, partition: Partition, count: int) -> None:
-        """Share members have so many offsets less of it; those that wait are offered its backlog again before the step
-        ends, if they could have no more before."""
-        partition.locks -= count
+        """Counts offsets of a partition that share members no longer hold. If the partition was at its limit, waiting
+        members are offered its backlog again before the step ends."""
+        partition.acquired_offsets -= count
         if partition in self._locked:
             self._locked.discard(partition)
             self.unlocked[partition] = None
 
     def take_unlocked(self) -> list[Partition]:
-        """Partitions of which members may have more than before."""
+        """Returns the partitions that have room for acquired records again, since the last call."""
         unlocked, self.unlocked = list(self.unlocked), {}
         return unlocked
 
     def forget(self, partition: Partition) -> None:
-        """Nobody has any of it any more."""
-        partition.locks = 0
+        """Notes that no member has acquired records of a partition any more."""
+        partition.acquired_offsets = 0
         self._locked.discard(partition)
 
     def _exactly(self, partition: Partition, available: Available, limit: int, room: int) -> list[Available]:
-        """So many offsets at most, of no more batches than there is room for."""
+        """Takes at most `limit` offsets, of at most `room` batches."""
         if room < len(available.batch.marks):
             taken = self._backlogs.take_some(partition, available, room)
             if len(taken) <= limit:
@@ -102,8 +110,9 @@ class Acquiring:
             return [available]
         return self._backlogs.take_offsets(partition, available, limit)
 
-    def _part(self, partition: Partition, member: Member) -> int:
-        """An equal part of what is known to be there, for it and for those that have nothing."""
+    def _equal_share(self, partition: Partition, member: Member) -> int:
+        """Returns the equal share of the known records for this member, if the members without any records share them
+        with it."""
         hungry = sum(not other.in_flight for other in islice(self._members, MOST_LOOKED_AT) if other is not member)
         if not hungry:
             return NO_LIMIT
@@ -111,8 +120,8 @@ class Acquiring:
         return -(-(partition.backlog_offsets + unread) // (hungry + 1))
 
     def _without_front(self, partition: Partition, available: Available) -> Available:
-        """Offsets without records in front of a batch are settled, and not acquired: its member would acknowledge each
-        of them, ten thousand perhaps."""
+        """Settles offsets without records in front of a batch, so that they are not acquired. The member would have to
+        acknowledge each of them, perhaps ten thousand."""
         batch = available.batch
         if batch.first >= batch.base or isinstance(available, View):
             return available
@@ -121,8 +130,3 @@ class Acquiring:
         batch.first = batch.base
         self._backlogs.put(partition, available)
         return available
-
-
-def _collected(fetch: Fetch) -> int:
-    """Offsets that it has already."""
-    return sum(len(available) for each in fetch.partition_fetches for available in each.collected or ())

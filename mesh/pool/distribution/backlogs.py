@@ -1,4 +1,4 @@
-"""What waits in the partitions of one pool until a Fetch takes it: put there, taken whole, or in parts."""
+"""The backlogs of one pool: batches that wait in a partition until a Fetch takes them, or parts of them."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from mesh.pool.distribution.quarantine import Quarantine
 from mesh.pool.distribution.slicing import Slicing
 from mesh.pool.state.partition import Partition
 from mesh.pool.state.window import Available, View, available_of
-from mesh.records.runs import hold_spans, split
+from mesh.records.runs import batches_with_spans, split
 from mesh.records.spans import Span
 
 
 class Backlogs:
-    """The backlogs of all partitions of a pool. size: bytes of records in all backlogs. offsets: how many there are.
-    touched: partitions whose invariant may have changed in this step."""
+    """The backlogs of all partitions of a pool. size: their bytes. offsets: their offsets. touched: partitions that may
+    have changed in this step, so that their invariants have to be checked."""
 
     def __init__(self, quarantine: Quarantine, slicing: Slicing) -> None:
         self._quarantine = quarantine
@@ -29,7 +29,7 @@ class Backlogs:
         self.touched.add(partition)
 
     def take(self, partition: Partition, available: Available) -> None:
-        """It leaves the backlog."""
+        """Takes a batch out of the backlog."""
         partition.take(available)
         self.size -= available.size
         self.offsets -= len(available)
@@ -37,7 +37,7 @@ class Backlogs:
         self.touched.add(partition)
 
     def take_some(self, partition: Partition, available: Available, count: int) -> Available:
-        """Take a batch out of the backlog, or so many of a run."""
+        """Takes a batch out of the backlog, or `count` batches of a run."""
         self.take(partition, available)
         if count >= len(available.batch.marks):
             return available
@@ -46,7 +46,8 @@ class Backlogs:
         return Available(head, available.history, available.avoid)
 
     def put_back_all_but(self, partition: Partition, available: Available, offsets: int) -> Available | None:
-        """Cut a batch that was taken: returns its first so many offsets, None when there is no record in them."""
+        """Cuts a batch that was taken. Returns its first `offsets` offsets, None if they have no record. Puts the rest
+        back."""
         batch, middle = available.batch, available.batch.first + offsets
         spans = [Span(batch.first, middle - 1), Span(middle, batch.last)]
         parts = [
@@ -59,13 +60,13 @@ class Backlogs:
         return first
 
     def take_offsets(self, partition: Partition, available: Available, offsets: int) -> list[Available]:
-        """Take the first so many offsets, fewer than it has. Nothing is cut: of a batch of which a part is taken both
+        """Takes the first `offsets` offsets of an entry that has more. Bytes are not cut: if a batch is divided, both
         parts are views."""
         self.take(partition, available)
         middle = available.first + offsets
         spans = [Span(available.first, middle - 1), Span(middle, available.last)]
         taken: list[Available] = []
-        for batch, span in hold_spans(available.batch, spans):
+        for batch, span in batches_with_spans(available.batch, spans):
             part = available_of(batch, span, available.history, available.avoid)
             if span.first < middle:
                 taken.append(part)
@@ -74,14 +75,14 @@ class Backlogs:
         return taken
 
     def cut(self, partition: Partition, view: View) -> None:
-        """A member is to have it that takes all bytes it is sent for its own: in its place comes what of its batch lies
-        in it; nothing, if there is no record."""
+        """Replaces a view by the records in it, for a member that takes all bytes for its own. Nothing is left of a
+        view without records."""
         self.take(partition, view)
         for batch in self._slicing.cut(partition, view.batch, view.part):
             self.put(partition, Available(batch, view.history, view.avoid))
 
     def forget(self, partition: Partition) -> None:
-        """Its backlog is void."""
+        """Forgets the backlog of a partition, because it is void."""
         self.size -= partition.backlog_bytes
         self.offsets -= partition.backlog_offsets
         partition.clear()

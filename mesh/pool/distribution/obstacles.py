@@ -1,4 +1,4 @@
-"""What keeps members from having records of a partition."""
+"""Obstacles that keep members from getting records of a partition."""
 
 from __future__ import annotations
 
@@ -10,21 +10,22 @@ from mesh.records.spans import ClusterName
 
 
 class Obstacle(Enum):
-    """Why a Fetch may not have records of a partition, in words for people."""
+    """The reason why a Fetch may not get records of a partition, as operators see it."""
 
     DRAINING = "the pool is drained"
     WITHHELD = "the upstream cluster is being left"
     NOT_ASSIGNED = "partition not assigned to this process"
     REBALANCE = "upstream rebalance"
-    READ_AGAIN = "waits for what is read again"
-    LOCKED = "as many records of the partition are acquired as may be"
+    READ_AGAIN = "waits for records that are read again"
+    LOCKED = "partition_max_record_locks reached"
     AT_CAP = "at its cap"
+    HELD_BACK = "held back by a limit"
 
 
 def obstacle_of(partition_fetch: PartitionFetch, is_stopped: bool, withheld: Set[ClusterName]) -> Obstacle | None:
-    """What keeps whoever asks from having any record of a partition, whatever it holds of others.
+    """Returns the obstacle that keeps all clients from getting records of a partition; None if there is none.
 
-    is_stopped: whether nothing may be given at all. withheld: of which clusters nothing may.
+    is_stopped: whether no records may be delivered at all. withheld: clusters whose records may not be delivered.
     """
     partition = partition_fetch.partition
     if is_stopped:
@@ -35,4 +36,4 @@ def obstacle_of(partition_fetch: PartitionFetch, is_stopped: bool, withheld: Set
         return Obstacle.NOT_ASSIGNED if partition.ownership is Ownership.UNASSIGNED else Obstacle.REBALANCE
     if partition_fetch.is_locked:
         return Obstacle.LOCKED
-    return Obstacle.READ_AGAIN if partition_fetch.behind else None
+    return Obstacle.READ_AGAIN if partition_fetch.needs_resend else None

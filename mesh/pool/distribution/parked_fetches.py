@@ -1,4 +1,4 @@
-"""The Fetches of one pool that wait, and where each of them is known: by ticket, member, partition and window."""
+"""The parked Fetches of one pool, by ticket, member, partition and window."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from mesh.pool.state.window import Window
 
 
 class ParkedFetches:
-    """All Fetches that wait in one pool.
+    """All parked Fetches of one pool.
 
-    by_ticket: the one registry of all pools. Members and windows keep tickets, since a Fetch knows them, and their
-    modules must not know of Fetches in turn.
+    by_ticket: the common registry of all pools. Members and windows keep tickets, because a Fetch refers to them, and
+    their modules must not depend on Fetches in turn.
     """
 
     def __init__(self, by_ticket: dict[Ticket, Fetch]) -> None:
         self._by_ticket = by_ticket
 
     def of(self, member: Member) -> list[Fetch]:
-        """Those of a member, in no order."""
+        """Returns the Fetches of a member, in no order."""
         return [self._by_ticket[ticket] for ticket in member.parked]
 
     def on(self, window: Window) -> Fetch | None:
-        """The one that asks for records of this window."""
+        """Returns the Fetch that asks for records of this window."""
         return self._by_ticket[window.fetch] if window.fetch is not None else None
 
     def add(self, fetch: Fetch) -> None:
@@ -42,5 +42,5 @@ class ParkedFetches:
                 partition_fetch.window.fetch = None
 
     def forget(self, fetch: Fetch) -> None:
-        """Its pool is closed, and may contradict itself: nothing else is looked at."""
+        """Forgets a Fetch whose pool is closed. The pool may be inconsistent, so nothing else is changed."""
         self._by_ticket.pop(fetch.ticket, None)

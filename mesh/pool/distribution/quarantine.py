@@ -1,6 +1,8 @@
-"""Who is given what is suspected of having killed a member: one member, one span at a time, with nothing else in hand.
+"""The quarantine of spans that are suspected of having killed a member. One member gets them, one span at a time, and
+nothing else.
 
-So what it dies with is to blame alone (docs/decisions/0011). The others go on with everything that is not suspected.
+So if that member dies, the span that it holds is to blame (docs/decisions/0011). Other members go on with all records
+that are not suspected.
 """
 
 from __future__ import annotations
@@ -11,13 +13,14 @@ from mesh.pool.state.partition import Fetch, Partition
 from mesh.pool.state.window import Available
 
 IDLE = 5.0
-"""Seconds after which a member that holds nothing and asks for nothing is not waited for."""
+"""Seconds after which the quarantine stops waiting for a member that holds nothing and asks for nothing."""
 
 
 class Quarantine:
-    """Isolates suspected records: one member is on trial, the first that asks for a partition with something suspected.
+    """Isolates suspected records. One member is on trial: the first that asks for a partition with suspected records.
 
-    Until it is through with what it holds it gets nothing, then suspected spans only, until its partitions have none.
+    It gets nothing until it has settled the records that it holds. Then it gets only suspected spans, until its
+    partitions have none.
     """
 
     def __init__(self, redelivery: Redelivery) -> None:
@@ -28,14 +31,15 @@ class Quarantine:
     def is_suspected(self, available: Available) -> bool:
         return self._is_needed and self._is_suspected(available.history)
 
-    def also(self, redelivery: Redelivery) -> None:
-        """There are share members, for whom these rules hold beside the others."""
+    def add_rules(self, redelivery: Redelivery) -> None:
+        """Adds the redelivery rules of share members to those of other members."""
         before = self._is_suspected
         self._is_suspected = lambda history: before(history) or redelivery.is_suspected(history)
         self._is_needed = True
 
-    def asks(self, fetch: Fetch, now: float) -> None:
-        """A member asks, or is offered the backlog again: it may go on trial, or come off it."""
+    def update_trial(self, fetch: Fetch, now: float) -> None:
+        """Begins or ends the trial of a member, if needed. Called when a member asks, or is offered the backlog
+        again."""
         member, on_trial = fetch.member, self._on_trial
         if not self._is_needed:
             return
@@ -46,7 +50,7 @@ class Quarantine:
             self._on_trial = member
 
     def is_on_trial(self, member: Member) -> bool:
-        """Whether it is the one that gets what is suspected, and nothing else."""
+        """Returns whether this member gets suspected records, and nothing else."""
         return member is self._on_trial
 
     def left(self, member: Member) -> None:
@@ -54,7 +58,7 @@ class Quarantine:
             self._on_trial = None
 
     def first_for(self, partition: Partition, member: Member) -> Available | None:
-        """The oldest batch of a partition that a member may have."""
+        """Returns the oldest batch of a partition that a member may have."""
         is_on_trial = member is self._on_trial
         if is_on_trial and member.in_flight:
             return None
@@ -62,4 +66,4 @@ class Quarantine:
 
 
 def _is_idle(on_trial: Member, now: float) -> bool:
-    return not on_trial.in_flight and not on_trial.parked and now - on_trial.heard > IDLE
+    return not on_trial.in_flight and not on_trial.parked and now - on_trial.heard_at > IDLE

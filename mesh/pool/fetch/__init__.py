@@ -1,2 +1,2 @@
-"""A Fetch from its arrival to its response: `serving` takes it up, `distribution.parked_fetches` keeps it, `responses`
-answers it."""
+"""A Fetch from its arrival to its response. `serving` handles the request, `distribution.parked_fetches` keeps it while
+it waits, and `responses` makes the response."""

@@ -1,4 +1,4 @@
-"""Fetches of one pool's members: where each one stands, what it is sent, what comes back when it goes."""
+"""The Fetches of one pool's members: their positions and records, and the release of records when members go."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from mesh.pool.common.delivery_events import DeliveryEvents, DeliveryEventType
 from mesh.pool.common.history import Cause
 from mesh.pool.common.outbox import PoolParts
 from mesh.pool.common.settings import Acknowledge
+from mesh.pool.common.sharing import Sharing
 from mesh.pool.common.topics import VirtualTopics
 from mesh.pool.distribution.distribution import Distribution
 from mesh.pool.distribution.slicing import Slicing
@@ -17,8 +18,8 @@ from mesh.pool.fetch.responses import Responses
 from mesh.pool.fetch.share_responses import ShareResponses
 from mesh.pool.redelivery.dead_letters import DeadLetters
 from mesh.pool.redelivery.release import Releases
-from mesh.pool.redelivery.replays import Replays
 from mesh.pool.redelivery.rereads import Rereads
+from mesh.pool.redelivery.sent_batches import SentBatches
 from mesh.pool.redelivery.share_releases import ShareReleases
 from mesh.pool.state.fetch import (
     AcquireTerms,
@@ -32,7 +33,7 @@ from mesh.pool.state.member import Member
 from mesh.pool.state.partition import Fetch, Partition, PartitionFetch, SharePartitionFetch
 from mesh.pool.state.slots import Slots, SlotsExhausted
 from mesh.pool.state.window import Window
-from mesh.records.batch import Batch
+from mesh.records.batch import RecordBatch
 from mesh.records.spans import TopicName, UpstreamPartition
 from mesh.wire.errors import ErrorCode
 
@@ -40,7 +41,7 @@ from mesh.wire.errors import ErrorCode
 class Serving:
     """The Fetch path of one pool.
 
-    partitions: those that are assigned or were asked for.
+    partitions: the partitions that are assigned, or that a client asked for.
     """
 
     def __init__(
@@ -52,17 +53,19 @@ class Serving:
         self._outbox = parts.outbox
         self._sequence = itertools.count(1)
         self.partitions: dict[UpstreamPartition, Partition] = {}
-        self.delivery_events = DeliveryEvents(parts.group, parts.settings.journal, parts.outbox.put)
+        self.delivery_events = DeliveryEvents(
+            parts.group, parts.settings.journal, parts.outbox.put, parts.settings.batch_every
+        )
         self.slicing = Slicing(parts)
         self.distribution = Distribution(parts, self.slicing, self.partitions, parked)
-        self.replays = Replays(parts.settings.replay_budget)
-        self._responses = Responses(parts, slots, self.distribution, self.replays, self.delivery_events)
+        self.sent_batches = SentBatches(parts.settings.replay_budget)
+        self._responses = Responses(parts, slots, self.distribution, self.sent_batches, self.delivery_events)
         self.dead_letters = DeadLetters(parts, self.distribution, self.slicing, self.delivery_events)
         self.rereads = Rereads(
             parts,
             self.distribution,
             self.slicing,
-            self.replays,
+            self.sent_batches,
             self.delivery_events,
             self.dead_letters,
         )
@@ -85,16 +88,19 @@ class Serving:
             self.delivery_events,
         )
         self._share_responses = ShareResponses(
-            parts, self.distribution, self.replays, self.share_releases, self.delivery_events
+            parts, self.distribution, self.sent_batches, self.share_releases, self.delivery_events
         )
+        self.voided = 0
+        """How often the state of a partition was voided."""
         self.has_share_members = False
-        """Whether it has, or had."""
-        self.shared: list[tuple[Ticket, SharedRecords]] = []
-        """ShareFetches that are complete; their acknowledgements may have to be stored before they are answered."""
+        """True if the pool has, or had, share members."""
+        self.complete_share_fetches: list[tuple[Ticket, SharedRecords]] = []
+        """Complete ShareFetches with their records. Their acknowledgements may have to be stored before they are
+        answered."""
 
     @property
     def fetches(self) -> list[Fetch]:
-        """The parked Fetches of this pool, in the order in which they came."""
+        """The parked Fetches of this pool, in the order of their arrival."""
         return self.distribution.fetches
 
     # A Fetch
@@ -102,7 +108,7 @@ class Serving:
     def fetch(
         self, member: Member, connection: ConnectionId, ticket: Ticket, request: FetchParameters, now: float
     ) -> None:
-        self._hear(member, now)
+        self._note_fetch(member, now)
         requested = self._requested(member, request, now)
         self._begin(Fetch(ticket, connection, member, requested, request, next(self._sequence), now), now)
 
@@ -116,8 +122,9 @@ class Serving:
         terms: AcquireTerms,
         now: float,
     ) -> None:
-        """The same of a share member, of these partitions; what it acquires will be in `shared`."""
-        self._hear(member, now)
+        """Handles a Fetch of a share member for these partitions. The acquired records are in `complete_share_fetches`
+        when it is complete."""
+        self._note_fetch(member, now)
         requested: list[PartitionFetch | FetchedPartition] = []
         for source in sources:
             window = self.window(member, source)
@@ -129,16 +136,16 @@ class Serving:
         self._begin(Fetch(ticket, connection, member, requested, request, next(self._sequence), now, terms), now)
 
     def serve_share_members(self) -> None:
-        """There are some: what is delivered in vain counts by their rules as well."""
+        """Prepares for share members. From now on failed deliveries also count by their redelivery rules."""
         if not self.has_share_members:
             self.has_share_members = True
             quarantine = self.distribution.quarantine
-            quarantine.also(self.share_releases.redelivery)
+            quarantine.add_rules(self.share_releases.redelivery)
             for partition in self.partitions.values():
                 partition.suspects = sum(map(quarantine.is_suspected, partition.backlog.values()))
 
-    def _hear(self, member: Member, now: float) -> None:
-        member.heard = member.fetched = now
+    def _note_fetch(self, member: Member, now: float) -> None:
+        member.heard_at = member.fetched_at = now
         if not member.has_fetched:
             member.has_fetched = True
             self.distribution.joined(member, now)
@@ -147,11 +154,11 @@ class Serving:
     def _begin(self, fetch: Fetch, now: float) -> None:
         member, partition_fetches = fetch.member, fetch.partition_fetches
         for partition_fetch in partition_fetches:
-            self.rereads.replay(fetch, partition_fetch)
+            self.rereads.resend(fetch, partition_fetch)
         kept = self.distribution.reservations.claim(member, partition_fetches, now)
         blocked = self.distribution.fill(fetch, now)
         for partition in kept:
-            self.distribute(partition, now)  # what it may not have, or has no room for
+            self.distribute(partition, now)  # the member may not have these records, or has no room for them
         if fetch.has_failed or fetch.is_satisfied or (blocked and fetch.has_records) or fetch.deadline <= now:
             self.answer(fetch, now)
             return
@@ -159,13 +166,13 @@ class Serving:
         fetch.timer = self._timers.at(fetch.deadline, lambda then: self.answer(fetch, then))
 
     def answer(self, fetch: Fetch, now: float) -> None:
-        """Answer with what it has collected. From here on that belongs to its member."""
+        """Answers with the collected records, which belong to the member from then on."""
         self.distribution.finish(fetch, now)
         self.answer_complete(now)
 
     def answer_complete(self, now: float) -> None:
-        """Answer the Fetches that the distribution has finished, in its order; before anything else is decided about
-        their members, since what they collected is in no window until then."""
+        """Answers the Fetches that the distribution has completed, in its order. Must be called before other decisions
+        about their members, since collected records are in no window until then."""
         complete = self.distribution.complete
         while complete:
             fetch = complete[0]
@@ -177,10 +184,11 @@ class Serving:
         if fetch.terms is None:
             self._outbox.answer(fetch.ticket, self._responses.of(fetch, now))
         else:
-            self.shared.append((fetch.ticket, self._share_responses.of(fetch, fetch.terms, now)))
+            self.complete_share_fetches.append((fetch.ticket, self._share_responses.of(fetch, fetch.terms, now)))
 
     def cancel(self, fetch: Fetch, now: float) -> None:
-        """Its connection is gone: nobody will see an answer, so what it has collected was never given."""
+        """Cancels a Fetch whose connection has ended. No client will see an answer, so its collected records count as
+        never delivered."""
         if fetch.answered:
             return
         self._end(fetch)
@@ -188,10 +196,10 @@ class Serving:
             self.distribute(partition, now)
 
     def abandon(self, fetch: Fetch) -> None:
-        """Answer with nothing, whatever it has collected: its pool is being closed."""
+        """Answers a Fetch of a pool that is being closed, without its collected records."""
         self.distribution.parked.forget(fetch)
         if fetch.terms is not None:
-            self.shared.append((fetch.ticket, SharedRecords()))
+            self.complete_share_fetches.append((fetch.ticket, SharedRecords()))
             return
         results = tuple(
             FetchedPartition(ErrorCode.NONE, each.offset) if isinstance(each, PartitionFetch) else each
@@ -200,8 +208,11 @@ class Serving:
         self._outbox.answer(fetch.ticket, FetchResult(results))
 
     def require_metadata(self, member: Member, topics: set[TopicName], now: float) -> None:
-        """These topics have more partitions than its client knows. Every client asks for metadata when a Fetch is
-        answered that this is not the leader of a partition: the next one is, of one partition of each."""
+        """Makes the client of a member request metadata, since these topics have more partitions than it knows.
+
+        Every client does so after the error that a broker is not the leader of a partition. So the next answer of a
+        Fetch has this error for one partition of each topic.
+        """
         member.needs_metadata |= topics
         for fetch in self.distribution.parked.of(member):
             has_failed = False
@@ -215,35 +226,40 @@ class Serving:
             if has_failed:
                 self.answer(fetch, now)
 
-    # Records are shared out, and the Fetches that are complete then are answered
+    # Distribution: each method answers the Fetches that it completes
 
     def distribute(self, partition: Partition, now: float) -> None:
-        """Give the backlog of a partition to the Fetches that wait."""
+        """Gives the backlog of a partition to waiting Fetches."""
         self.distribution.distribute(partition, now)
         self.answer_complete(now)
 
     def activate(self, partition: Partition, now: float) -> None:
-        """Records of this partition may be given again."""
+        """Gives records of a partition from now on, and those in its backlog at once."""
         self.distribution.activate(partition, now)
         self.answer_complete(now)
 
     def beside_leases(self, are_there: bool, now: float) -> None:
-        """Whether batch engines take part from now on."""
+        """Sets whether batch engines lease records of the pool."""
         self.distribution.beside_leases(are_there, now)
         self.answer_complete(now)
 
+    def change_sharing(self, sharing: Sharing, now: float) -> None:
+        """Applies changed weights, limits and priorities."""
+        self.distribution.change_sharing(sharing, now)
+        self.answer_complete(now)
+
     def disconnected(self, member: Member, now: float) -> None:
-        """A member has lost its last connection."""
+        """Notes that a member has lost its last connection."""
         self.distribution.disconnected(member, now)
         self.answer_complete(now)
 
     def catch_up(self, now: float) -> None:
-        """A timer was due, whatever it was for."""
+        """Distributes records that a timer has released."""
         self.distribution.catch_up(now)
         self.answer_complete(now)
 
     def end_step(self, now: float) -> None:
-        """Share out what has come in this step and what was given up."""
+        """Distributes records that arrived or were released in this step."""
         self.distribution.end_step(now)
         if self.distribution.complete:
             self.answer_complete(now)
@@ -256,7 +272,7 @@ class Serving:
         now: float,
         others_first: bool = False,
     ) -> None:
-        """A member gives up what it holds of these; see `Releases.release`."""
+        """Releases a member's records of these partitions (`Releases.release`)."""
         self.releases.release(member, sources, cause, now, others_first)
         self.answer_complete(now)
 
@@ -264,13 +280,13 @@ class Serving:
         self,
         partition: Partition,
         token: int,
-        batches: tuple[Batch, ...],
+        batches: tuple[RecordBatch, ...],
         complete: bool,
         error: str,
         log_start: int,
         now: float,
     ) -> None:
-        """Part of what was asked for by this token came; see `mesh.upstream.engine.Reread`."""
+        """Handles a part of the reread with this token (`mesh.upstream.engine.Reread`)."""
         again = self.rereads.arrived(partition, token, batches, complete, error, log_start, now)
         if again is not None:
             self._send_again(again.window, now)
@@ -278,14 +294,14 @@ class Serving:
         self.rereads.pump(partition)
         self.answer_complete(now)
 
-    # What members give up
+    # Settling and releasing
 
     def settle(self, member: Member, source: UpstreamPartition, offset: int, now: float) -> int:
-        """A member is through with everything below a virtual offset of its window; returns how many offsets."""
+        """Settles everything below a virtual offset in a member's window. Returns the number of settled offsets."""
         partition, window = self.partitions[source], member.windows[source]
         spans = window.settle(offset)
         if spans:
-            member.settled = now
+            member.settled_at = now
             spans += window.settle_gap()
         for span in spans:
             partition.ledger.settle(span.first, span.last)
@@ -299,7 +315,7 @@ class Serving:
         return count
 
     def drop(self, member: Member, cause: Cause, now: float) -> None:
-        """A member is gone: its Fetches first, then what it holds."""
+        """Drops a member that is gone: first its Fetches, then its records."""
         for fetch in self.distribution.parked.of(member):
             self._end(fetch)
             returned = self.distribution.give_back(fetch, fetch.partition_fetches)
@@ -321,19 +337,21 @@ class Serving:
             self._slots.give_back(slot)
 
     def fence(self, member: Member, sources: Iterable[UpstreamPartition], cause: Cause, now: float) -> None:
-        """A member that is asked to join again loses what it holds of these. What it commits when it has joined is
-        about what it is given from here on."""
+        """Takes a member's records of these partitions away before it joins again. Its later commits count only for
+        later deliveries."""
         for source in sources:
             member.windows[source].fence()
         self.release(member, sources, cause, now)
 
     def void(self, partition: Partition, members: Iterable[Member]) -> None:
-        """Everything known of a partition is void: it went to another process, or its offsets begin anew."""
+        """Voids the state of a partition that moved to another process, or whose offsets start again."""
+        self.voided += 1
         self.distribution.suspend(partition)
         for fetch, partition_fetch in partition.parked.items():
             for available in partition_fetch.collected or ():
                 self.distribution.collected_bytes -= available.size
                 self.distribution.free(fetch.member, len(available))
+                fetch.offsets -= len(available)
             fetch.size -= partition_fetch.size
             partition_fetch.collected, partition_fetch.size = None, 0
         unstored = partition.ledger.needs_storing
@@ -353,13 +371,14 @@ class Serving:
         self.distribution.forget(partition)
         self.rereads.forget(partition.source)
 
-    # Where a member stands
+    # The position of a member
 
     def partition(self, source: UpstreamPartition) -> Partition:
         partition = self.partitions.get(source)
         if partition is None:
             partition = self.partitions[source] = Partition(source)
             partition.is_awaited = self._topics.is_consumed(source)
+            self.distribution.priorities.begin(partition)
         return partition
 
     def window(self, member: Member, source: UpstreamPartition) -> Window:
@@ -370,7 +389,7 @@ class Serving:
         return window
 
     def position(self, member: Member, source: UpstreamPartition) -> int:
-        """What OffsetFetch answers: the committed position, never what was sent, never -1."""
+        """Returns the position for OffsetFetch: the committed one, never the end of the sent records, never -1."""
         window = member.windows.get(source)
         return self._slots.start(member.slot) if window is None else window.committed
 
@@ -411,15 +430,16 @@ class Serving:
         return PartitionFetch(self.partitions[source], window, asked.offset, asked.maximum)
 
     def _supersede(self, older: Fetch, now: float) -> None:
-        """A partition of a member is served on one connection at a time, the newest."""
+        """Answers an older Fetch without its collected records. A member's partition is served on one connection at a
+        time, the newest."""
         changed = self.distribution.give_back(older, older.partition_fetches)
         self.answer(older, now)
         for partition in changed:
             self.distribute(partition, now)
 
     def _move(self, member: Member, source: UpstreamPartition, window: Window, offset: int, now: float) -> ErrorCode:
-        """The client stands above everything it was sent (it seeked, or starts at the latest): it goes on in a slot
-        above that, since no client follows a position that jumps back."""
+        """Moves a client whose position is above all records sent to it, for example after a seek or a start at the
+        latest offset. It continues in a slot above its position, since no client follows a position that jumps back."""
         try:
             start = self._slots.start(member.slot_above(self._slots, offset))
         except SlotsExhausted:
@@ -429,14 +449,14 @@ class Serving:
         return ErrorCode.NONE
 
     def _send_again(self, window: Window, now: float) -> None:
-        """The bytes of what a member holds are there again, or it holds less than before."""
+        """Sends a member's records again, if its Fetch waits for them and their bytes are in memory again."""
         fetch = self.distribution.parked.on(window)
         if fetch is not None:
             for partition_fetch in [
                 partition_fetch for partition_fetch in fetch.partition_fetches if partition_fetch.window is window
             ]:
-                self.rereads.replay(fetch, partition_fetch)
-                if partition_fetch.behind and fetch.has_records:  # with the replay, or without room for it
+                self.rereads.resend(fetch, partition_fetch)
+                if partition_fetch.needs_resend and fetch.has_records:  # it has these records, or no room for them
                     self.answer(fetch, now)
 
     def _end(self, fetch: Fetch) -> None:

@@ -1,52 +1,53 @@
-"""What a ShareFetch is answered: batches as they are in the log, and which of their offsets its member has from now on.
+"""Responses to ShareFetches: batches as they are in the log, and the offsets in them that the member has acquired.
 
-Clients walk through both in step, and take an acquired offset without a record for one that has none: ranges out of
-order would be lost records (Java's ShareCompletedFetch). So the order is checked before an answer leaves.
+Clients walk through both in step. They take an acquired offset without a record for a gap, so ranges that are out of
+order would mean lost records (Java's ShareCompletedFetch). So the order is checked before an answer leaves.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mesh.pool.common.delivery_events import DeliveryEvents, DeliveryEventType
+from mesh.pool.common.delivery_events import DeliveryEvents
 from mesh.pool.common.outbox import PoolParts
 from mesh.pool.distribution.distribution import Distribution
-from mesh.pool.redelivery.replays import Replays
+from mesh.pool.redelivery.sent_batches import SentBatches
 from mesh.pool.redelivery.share_releases import ShareReleases
 from mesh.pool.state.acquired import Acquired, KeptBatch
 from mesh.pool.state.fetch import AcquiredSpan, AcquireTerms, Delivered, SharedPartition, SharedRecords
 from mesh.pool.state.member import Member
 from mesh.pool.state.partition import Fetch, Partition, PartitionFetch, Violation
 from mesh.pool.state.window import Available
-from mesh.records.batch import Batch, timestamps_of
+from mesh.records.batch import RecordBatch
 from mesh.records.runs import copy_batch, has_own_offsets, rebase
 from mesh.records.spans import Span, TopicName
 from mesh.wire.messages import Buffer
 
 MOST_DELIVERIES = (1 << 15) - 1
-"""What the field has room for."""
+"""The largest value of the delivery count in the response."""
 
 
 class ShareResponses:
-    """Makes the result of a ShareFetch of what it has collected; from then on its member has acquired that."""
+    """Makes the result of a ShareFetch from its collected records, which the member acquires by that."""
 
     def __init__(
         self,
         parts: PoolParts,
         distribution: Distribution,
-        replays: Replays,
+        sent_batches: SentBatches,
         releases: ShareReleases,
         delivery_events: DeliveryEvents,
     ) -> None:
         self._group = parts.group
         self._settings = parts.share
         self._distribution = distribution
-        self._replays = replays
+        self._sent_batches = sent_batches
         self._releases = releases
         self._delivery_events = delivery_events
 
     def of(self, fetch: Fetch, terms: AcquireTerms, now: float) -> SharedRecords:
-        """What it has collected, from here on acquired by its member; to be called once."""
+        """Makes the result of a ShareFetch from its collected records. The member has acquired them from then on. Must
+        be called once for each ShareFetch."""
         if not fetch.has_records:
             return SharedRecords()
         topics: dict[TopicName, tuple[int, int]] = {}
@@ -68,10 +69,10 @@ class ShareResponses:
 
     def _partition(self, member: Member, wanted: PartitionFetch, terms: AcquireTerms, now: float) -> SharedPartition:
         partition = wanted.partition
-        self._distribution.touched.add(partition)  # what is kept of it counts in the budgets
+        self._distribution.touched.add(partition)  # its kept bytes count against the budgets
         records: list[Buffer] = []
         acquired: list[AcquiredSpan] = []
-        sent: Batch | None = None
+        sent: RecordBatch | None = None
         for available in sorted(wanted.collected or (), key=_first):
             batch = self._acquire(member, partition, available, now)
             if sent is None or not _are_the_same(batch, sent):
@@ -84,34 +85,33 @@ class ShareResponses:
                 acquired.append(AcquiredSpan(span.first, span.last, deliveries))
         return SharedPartition(partition.source, tuple(records), tuple(acquired))
 
-    def _acquire(self, member: Member, partition: Partition, available: Available, now: float) -> Batch:
-        """Returns the batch, in bytes that say its upstream offsets."""
+    def _acquire(self, member: Member, partition: Partition, available: Available, now: float) -> RecordBatch:
+        """Acquires a batch for a member. Returns it with its upstream offsets in the bytes."""
         assert member.share is not None
         batch, history = available.batch, available.history
         self._distribution.collected_bytes -= available.size
         member.delivered += len(available)
         member.redelivered += len(available) if history.was_sent else 0
         if not has_own_offsets(batch):
-            # Another member had them, at offsets of its own; they may still lie in its connection's send buffer.
+            # Another member got these bytes with virtual offsets. They may still be in the send buffer of its
+            # connection.
             batch = copy_batch(batch)
             rebase(batch, batch.base)
         deadline = now + self._settings.value.lock
         kept = KeptBatch(batch)
         holding = member.share.of(partition.source)
         holding.add(Acquired(available.span, history, kept, deadline, now))
-        self._replays.keep(None, kept)
+        self._sent_batches.keep(None, kept)
         self._releases.watch(member, partition.source, holding, deadline)
         if self._delivery_events.is_kept:
-            kind = DeliveryEventType.REDELIVERED if history.was_sent else DeliveryEventType.DELIVERED
-            _, produced = timestamps_of(batch)
-            self._delivery_events.add(
-                kind, partition.source, [available.span], member.holder, history.count + 1, produced
+            self._delivery_events.delivered(
+                partition.source, available.span, member.holder, history.count + 1, batch, is_again=history.was_sent
             )
         return batch
 
 
-def _ranges(batch: Batch, span: Span, longest: int) -> Iterator[Span]:
-    """A span of a batch or run in ranges that have no more offsets than `longest`, unless they are of one batch."""
+def _ranges(batch: RecordBatch, span: Span, longest: int) -> Iterator[Span]:
+    """Yields a span of a batch or run in ranges of at most `longest` offsets each. A single batch is not divided."""
     first = span.first
     for index in range(1, len(batch.marks) if len(span) > longest else 0):
         begin = batch.marks[index][1]
@@ -122,8 +122,8 @@ def _ranges(batch: Batch, span: Span, longest: int) -> Iterator[Span]:
     yield Span(first, span.last)
 
 
-def _are_the_same(one: Batch, other: Batch) -> bool:
-    """Whether two views are of the same bytes."""
+def _are_the_same(one: RecordBatch, other: RecordBatch) -> bool:
+    """Returns whether both have the same bytes."""
     return (one.base, one.first, one.last, len(one.data)) == (other.base, other.first, other.last, len(other.data))
 
 

@@ -1,2 +1,2 @@
-"""Kafka's two group protocols, classic and KIP-848: members, generations, subscriptions; and members that hold up
-others."""
+"""The group protocols of a pool (classic, KIP-848 and share groups): members, generations, subscriptions; and locks, by
+which members lose records that they hold for too long."""

@@ -1,11 +1,11 @@
-"""The consumer group protocol (KIP-848) of a pool: members whose epochs and assignments the coordinator decides.
+"""The consumer group protocol (KIP-848) of a pool. The coordinator decides the epochs and assignments of the members.
 
-As with the classic protocol nobody shares anything but records: every member is assigned all partitions of the topics
-it subscribes to, at once, and its epoch is its own. It rises when what it is assigned changes, and when it joins again.
-Nothing is ever revoked for another member's sake, so there is no reconciliation to wait for.
+As with the classic protocol, members share records, not partitions. Every member is assigned all partitions of its
+topics at once, and has its own epoch. The epoch rises when the member's assignment changes, and when it joins again. No
+partition is ever revoked for another member, so there is no reconciliation.
 
-Where this differs from a broker: a member of a group that is not known is answered UNKNOWN_MEMBER_ID and not
-GROUP_ID_NOT_FOUND, which ends its client; after a restart of the mesh it comes back by itself.
+One difference from a broker: if the group is not known, a member gets UNKNOWN_MEMBER_ID instead of GROUP_ID_NOT_FOUND,
+which would end its client. So it comes back by itself after a restart of the mesh.
 """
 
 from __future__ import annotations
@@ -29,22 +29,23 @@ from mesh.records.spans import TopicName
 from mesh.wire.errors import ErrorCode
 
 SESSION_TIMEOUT: Final = 45.0
-"""Seconds, a broker's group.consumer.session.timeout.ms: these members do not say."""
+"""Seconds, the default of group.consumer.session.timeout.ms of a broker. Members of this protocol name no timeout."""
 HEARTBEAT_INTERVAL: Final = 3.0
-"""Seconds. A broker says 5; with 3 a member learns sooner of new partitions, and that the mesh was restarted."""
+"""Seconds. The default of a broker is 5. With 3 a member learns sooner of new partitions and of a restart."""
 JOIN, LEAVE, LEAVE_FOR_A_WHILE = 0, -1, -2
-"""What a member's epoch says when it is not one."""
+"""Special values of a member's epoch."""
 ASSIGNORS: Final = frozenset({"uniform", "range"})
-"""What a broker offers. Whichever is asked for, a member is assigned everything."""
+"""The assignors that a broker offers. With any of them, a member gets all partitions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerHeartbeat:
-    """Without a `problem`. None means: as before.
+    """A ConsumerGroupHeartbeat request. `problem` must be None before it is handled. None in a field means unchanged.
 
-    rebalance_timeout: seconds. pattern: a regular expression of RE2 that `TopicPattern` takes, "" for none any more.
-    owned: partitions by topic; topics that are not known are left out. sees: whether it may know of a topic that it
-    does not name.
+    * rebalance_timeout: seconds.
+    * pattern: a regular expression of RE2 that `TopicPattern` accepts; "" to remove it.
+    * owned: partitions by topic, without unknown topics.
+    * sees: returns whether the member may learn of a topic that it does not name.
     """
 
     member_id: MemberId
@@ -60,7 +61,7 @@ class ConsumerHeartbeat:
 
     @property
     def is_full(self) -> bool:
-        """Whether it says everything, as the first one does, and one after an answer that was lost."""
+        """True if all fields are set, as in the first request and in the one after a lost answer."""
         return self.rebalance_timeout is not None and self._subscribes and self.owned is not None
 
     @property
@@ -69,9 +70,9 @@ class ConsumerHeartbeat:
 
     @property
     def problem(self) -> str | None:
-        """What is wrong with it, whoever sends it to whichever group."""
+        """The error message for a malformed request, independent of its sender and group; None if there is none."""
         if self.epoch < LEAVE_FOR_A_WHILE:
-            return f"a member epoch of {self.epoch} means nothing"
+            return f"invalid member epoch {self.epoch}"
         if not self.member_id and self.epoch != JOIN:
             return "the member id is empty"
         if self.instance_id == "":
@@ -91,7 +92,8 @@ class ConsumerHeartbeat:
 
 
 class ConsumerProtocol:
-    """Beside the classic protocol: both kinds of members are in the one `GroupCoordinator`."""
+    """Handles the heartbeats of consumer protocol members. Members of all protocols are in the same
+    `GroupCoordinator`."""
 
     def __init__(self, parts: PoolParts, coordinator: GroupCoordinator, topics: VirtualTopics) -> None:
         self._coordinator = coordinator
@@ -103,7 +105,7 @@ class ConsumerProtocol:
     def heartbeat(
         self, ticket: Ticket, request: ConsumerHeartbeat, connection: ConnectionId, now: float
     ) -> MemberId | None:
-        """Answers at once. Returns the id of the member if it is one."""
+        """Answers a heartbeat at once. Returns the member id if the sender is a member afterwards."""
         error, message = self._refuse(request)
         if error is not ErrorCode.NONE:
             self._answer(ticket, ConsumerHeartbeatResult(error, message, request.member_id))
@@ -117,23 +119,23 @@ class ConsumerProtocol:
             case _:
                 membership = self._coordinator.members[request.member_id]
                 self._update(membership, request)
-                self._coordinator.heard(membership, now)
+                self._coordinator.note_heartbeat(membership, now)
         is_changed = self._assign(membership, request.sees)
         subscription = membership.subscription
         assert subscription is not None
-        tell = is_changed or request.is_full or request.epoch != membership.generation
+        has_assignment = is_changed or request.is_full or request.epoch != membership.generation
         result = ConsumerHeartbeatResult(
             ErrorCode.NONE,
             None,
             membership.member_id,
             membership.generation,
-            subscription.assigned if tell else None,
+            subscription.assigned if has_assignment else None,
         )
         self._answer(ticket, result)
         return membership.member_id
 
     def _refuse(self, request: ConsumerHeartbeat) -> tuple[ErrorCode, str | None]:
-        """Kafka's checks, in its order (GroupMetadataManager)."""
+        """Makes Kafka's checks, in its order (GroupMetadataManager)."""
         if request.assignor is not None and request.assignor not in ASSIGNORS:
             return ErrorCode.UNSUPPORTED_ASSIGNOR, f"there are the assignors {', '.join(sorted(ASSIGNORS))}"
         known = self._coordinator.members.get(request.member_id)
@@ -153,6 +155,8 @@ class ConsumerProtocol:
     def _refuse_join(
         self, request: ConsumerHeartbeat, known: Membership | None, owner: Membership | None
     ) -> tuple[ErrorCode, str | None]:
+        if self._coordinator.is_of_another_kind(is_share=False):
+            return ErrorCode.GROUP_ID_NOT_FOUND, "the group is a share group, and may not be mixed"
         if owner is not None and owner is not known and owner.generation != LEAVE_FOR_A_WHILE:
             return ErrorCode.UNRELEASED_INSTANCE_ID, f"{request.instance_id} is in use by another member"
         if known is None and owner is None and len(self._coordinator) >= self._settings.max_members:
@@ -165,10 +169,10 @@ class ConsumerProtocol:
         subscription = known.subscription
         assert subscription is not None
         if known.is_fenced:
-            return ErrorCode.FENCED_MEMBER_EPOCH  # what it holds is lost: it joins again, and asks where it stands
+            return ErrorCode.FENCED_MEMBER_EPOCH  # its records are lost: it joins again and asks for its position
         if epoch == known.generation:
             return ErrorCode.NONE
-        # Behind by one, and owning nothing else: the answer that raised its epoch was lost.
+        # One epoch behind and without other partitions: the answer that raised its epoch was lost.
         is_lost_answer = epoch == subscription.previous and subscription.owns(owned)
         return ErrorCode.NONE if is_lost_answer else ErrorCode.FENCED_MEMBER_EPOCH
 
@@ -187,7 +191,7 @@ class ConsumerProtocol:
         )
         membership = self._coordinator.enter(join, now)
         known = membership.subscription
-        # One that was away for a while goes on above the epoch that it had.
+        # A member that was away continues above its last epoch.
         before = max(membership.generation, known.previous if known is not None else 0)
         membership.generation = before + 1
         topics, pattern = request.topics or (), request.pattern or ""
@@ -203,13 +207,13 @@ class ConsumerProtocol:
             self._look_for(subscription)
 
     def _look_for(self, subscription: Subscription) -> None:
-        """Topics that are not known here may be new upstream."""
+        """Refreshes the topics if some of the subscription are unknown: they may be new upstream."""
         missing = [name for name in subscription.topics if name not in self._topics]
         if subscription.pattern or any(self._topics.might_exist(name) for name in missing):
             self._outbox.put(RefreshTopics())
 
     def _assign(self, membership: Membership, sees: Callable[[TopicName], bool]) -> bool:
-        """Everything it subscribes to, as it is now; whether that is another assignment than before."""
+        """Assigns all current partitions of the member's topics. Returns whether the assignment has changed."""
         subscription = membership.subscription
         assert subscription is not None
         names = {name for name in subscription.topics if name in self._topics}

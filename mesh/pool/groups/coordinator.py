@@ -1,8 +1,8 @@
-"""The group coordinator of a pool: every member is a generation of its own (clients.md 4).
+"""The group coordinator of a pool: every member has a generation of its own (clients.md 4).
 
-JoinGroup is answered after a short delay with the member as its own leader and only member; SyncGroup gives it back the
-assignment it made. Members of one pool never rebalance each other. Checks in Kafka's order: member, instance,
-generation, protocol (KIP-559); static members are fenced by their successors (KIP-345).
+JoinGroup is answered after a short delay, with the member as the leader and only member of its generation. SyncGroup
+returns the assignment that the member made. Members of one pool never rebalance each other. The checks are in Kafka's
+order: member, instance, generation, protocol (KIP-559). Static members are fenced by their successors (KIP-345).
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from mesh.pool.groups.members import Members
 from mesh.pool.groups.membership import CONSUMER_PROTOCOL, LARGEST_METADATA, JoinRequest, Membership, SyncRequest
 from mesh.wire.errors import ErrorCode
 
-PROMISE = 10.0
-"""Seconds within which a client must come back with the member id it was given. They do so at once."""
+PENDING_TIMEOUT = 10.0
+"""Seconds in which a client must join with the member id that it was given. Clients do so at once."""
 
 
 class GroupCoordinator:
-    """The memberships of one group. The members of its pool follow: they are admitted when they join, also once more,
-    and go when they leave, expire or are fenced."""
+    """The memberships of one group. Members of the pool are admitted at each join, and go when they leave, expire or
+    are fenced."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class GroupCoordinator:
         self._members: dict[MemberId, Membership] = {}
         self._static: dict[str, MemberId] = {}
         self._pending_members: dict[MemberId, Timer] = {}
-        """Ids given with MEMBER_ID_REQUIRED and not used yet."""
+        """Member ids that were given with MEMBER_ID_REQUIRED, and with which no client has joined yet."""
 
     def __len__(self) -> int:
         return len(self._members)
@@ -49,32 +49,39 @@ class GroupCoordinator:
     def members(self) -> Mapping[MemberId, Membership]:
         return self._members
 
+    def is_of_another_kind(self, *, is_share: bool) -> bool:
+        """Returns whether share members, or all others, may not join, because the group has members of the other kind
+        and must not be mixed."""
+        if self._settings.share.is_mixed:
+            return False
+        return any(each.is_share != is_share for each in self._members.values())
+
     @property
     def expects_members(self) -> bool:
-        """Whether somebody was told to come back with a member id."""
+        """True if a client was given a member id to join with."""
         return bool(self._pending_members)
 
     def join(self, ticket: Ticket, request: JoinRequest, connection: ConnectionId, now: float) -> MemberId | None:
-        """Returns the id of the member when it is one from now on; the answer follows after the join delay, at once for
-        a member that knows its topics."""
+        """Handles a JoinGroup. Returns the member id if the client is a member from now on. The answer follows after
+        the join delay, or at once if the member knows its topics."""
         error = self._refuse_join(request)
         if error is not ErrorCode.NONE:
             self._outbox.answer(ticket, JoinResult(error, request.member_id))
             return None
         if request.member_id in self._members:
-            # It stays the member that it is, with what it holds: no other has to let go of anything, as none of them
-            # shares a generation with it. It may have spoken the consumer protocol before.
+            # The client stays the same member and keeps its records. No other member must give up anything, since no
+            # two share a generation. It may have used the consumer protocol before.
             membership = self._members[request.member_id]
             membership.request = request
             membership.subscription = None
         elif request.instance_id is None and not request.member_id and request.must_know_id:
-            # A client that gives up before it is answered would stay a member until its session ends (KIP-394).
-            self._promise(ticket, request, now)
+            # Otherwise a client that gives up before the answer would stay a member until its session ends (KIP-394).
+            self._add_pending(ticket, request, now)
             return None
         else:
             membership = self._add(request, now)
         self._park_join(membership, ticket, now)
-        # At once, though the answer comes later: its connection is known to be its own from here on.
+        # Admit the member before the answer: other requests on this connection are the member's from now on.
         self._pool_members.admitted(membership, connection, now)
         return membership.member_id
 
@@ -95,7 +102,7 @@ class GroupCoordinator:
         if error is not ErrorCode.NONE or membership is None:
             self._outbox.answer(ticket, SyncResult(error))
             return
-        self._hear(membership, now)
+        self._renew_session(membership, now)
         if request.assignment is not None:
             membership.assignment = request.assignment
         result = SyncResult(
@@ -106,25 +113,26 @@ class GroupCoordinator:
     def heartbeat(
         self, ticket: Ticket, member_id: MemberId, instance_id: str | None, generation: int, now: float
     ) -> bool:
-        """Whether it came from a member."""
+        """Handles a Heartbeat. Returns whether a member sent it."""
         error = self._validate_classic(member_id, instance_id, generation)
         is_member = error is ErrorCode.NONE
         if error is ErrorCode.NONE:
             membership = self._members[member_id]
-            self._hear(membership, now)
-            if membership.joining is not None or membership.is_fenced or membership.must_join_again(now):
+            self._renew_session(membership, now)
+            if membership.joining is not None or membership.is_fenced or membership.take_rejoin(now):
                 error = ErrorCode.REBALANCE_IN_PROGRESS
         self._outbox.answer(ticket, HeartbeatResult(error))
         return is_member
 
     def require_metadata(self, member_id: MemberId, now: float) -> None:
-        """A topic that this member of the classic protocol fetches from has more partitions."""
+        """Notes that a topic which this member fetches has new partitions. Only for members of the classic protocol."""
         membership = self._members.get(member_id)
         if membership is not None and membership.subscription is None and membership.joining is None:
-            membership.outdated_since = now
+            membership.metadata_outdated_since = now
 
     def ask_to_join_again(self, member_id: MemberId) -> bool:
-        """Let a member begin anew from what is committed; False when it cannot be asked: it is in no group."""
+        """Makes a member start again from its committed offsets. Returns False if it is not in the group, so that it
+        cannot be asked."""
         membership = self._members.get(member_id)
         if membership is None:
             return False
@@ -132,8 +140,8 @@ class GroupCoordinator:
         return True
 
     def lost(self, member_id: MemberId) -> ErrorCode:
-        """What a commit is answered of a member that does not hold any more what it commits. One of the consumer
-        protocol joins again when its next heartbeat tells it to (docs/decisions/0049)."""
+        """Returns the error for a commit of records that the member has lost. A member of the consumer protocol is told
+        by its next heartbeat to join again (docs/decisions/0049)."""
         membership = self._members.get(member_id)
         if membership is None or membership.subscription is None:
             return ErrorCode.REBALANCE_IN_PROGRESS
@@ -141,12 +149,13 @@ class GroupCoordinator:
         return ErrorCode.UNKNOWN_MEMBER_ID
 
     def leave(self, ticket: Ticket, members: tuple[tuple[str, str | None], ...], now: float) -> None:
-        """(member id, instance id) of each; an empty member id with an instance id removes a static member."""
+        """Handles a LeaveGroup. members: (member id, instance id) of each. An empty member id with an instance id
+        removes a static member."""
         results = tuple((member, instance, self._leave(member, instance, now)) for member, instance in members)
         self._outbox.answer(ticket, LeaveResult(results))
 
     def validate(self, member_id: MemberId, instance_id: str | None, generation: int) -> ErrorCode:
-        """Kafka's checks of a request that names a member and its generation."""
+        """Makes Kafka's checks of a request that names a member and its generation."""
         membership = self._members.get(member_id)
         if instance_id is not None and instance_id in self._static:
             if self._static[instance_id] != member_id:
@@ -156,7 +165,7 @@ class GroupCoordinator:
         if membership is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
         if membership.subscription is not None:
-            # A commit may have been sent before the last answer raised the epoch.
+            # The client may have sent this commit before the last answer raised its epoch.
             is_current = membership.subscription.joined <= generation <= membership.generation
             return ErrorCode.NONE if is_current else ErrorCode.STALE_MEMBER_EPOCH
         if membership.generation != generation:
@@ -164,19 +173,20 @@ class GroupCoordinator:
         return ErrorCode.NONE
 
     def _validate_classic(self, member_id: MemberId, instance_id: str | None, generation: int) -> ErrorCode:
-        """Of a request that only members of the classic protocol send."""
+        """Checks a request that only members of the classic protocol send."""
         membership = self._members.get(member_id)
         if membership is not None and membership.subscription is not None:
             return ErrorCode.UNKNOWN_MEMBER_ID
         return self.validate(member_id, instance_id, generation)
 
-    # For the consumer protocol, and that of share groups
+    # For the consumer protocol and the protocol of share groups
 
     def static_member(self, instance_id: str | None) -> Membership | None:
         return self._members.get(self._static.get(instance_id, MemberId(""))) if instance_id is not None else None
 
     def enter(self, request: JoinRequest, now: float) -> Membership:
-        """A member of this id, the one there is or a new one; then it takes the place of a static one."""
+        """Returns the membership with the request's member id, or adds one. A new static member replaces the one with
+        its instance id."""
         membership = self._members.get(request.member_id)
         if membership is None:
             return self._add(request, now)
@@ -188,20 +198,20 @@ class GroupCoordinator:
     def admit(self, membership: Membership, connection: ConnectionId, now: float) -> None:
         if membership.session is not None:
             membership.session.cancel()
-        self._hear(membership, now)
+        self._renew_session(membership, now)
         self._pool_members.admitted(membership, connection, now)
 
-    def heard(self, membership: Membership, now: float) -> None:
-        self._hear(membership, now)
+    def note_heartbeat(self, membership: Membership, now: float) -> None:
+        self._renew_session(membership, now)
 
     def left(self, membership: Membership, now: float) -> None:
         self._remove(membership, ErrorCode.UNKNOWN_MEMBER_ID, Cause.LEFT, now)
 
-    def hear(self, member_id: MemberId, now: float) -> None:
-        """A member showed that it lives by another request than a heartbeat."""
+    def note_alive(self, member_id: MemberId, now: float) -> None:
+        """Notes that a member is alive, since it sent a request other than a heartbeat."""
         membership = self._members.get(member_id)
         if membership is not None:
-            self._hear(membership, now)
+            self._renew_session(membership, now)
 
     def expire(self, member_id: MemberId, cause: Cause, now: float) -> None:
         membership = self._members.get(member_id)
@@ -209,14 +219,15 @@ class GroupCoordinator:
             self._remove(membership, ErrorCode.UNKNOWN_MEMBER_ID, cause, now)
 
     def close(self, error: ErrorCode) -> None:
-        """Answer every JoinGroup that waits."""
+        """Answers every waiting JoinGroup."""
         for membership in self._members.values():
             self._answer_join(membership, JoinResult(error, membership.member_id))
 
     def _refuse_join(self, request: JoinRequest) -> ErrorCode:
         if not self._settings.session_minimum <= request.session_timeout <= self._settings.session_maximum:
             return ErrorCode.INVALID_SESSION_TIMEOUT
-        if request.protocol_type != CONSUMER_PROTOCOL or not request.protocols:
+        is_another_kind = self.is_of_another_kind(is_share=False)
+        if request.protocol_type != CONSUMER_PROTOCOL or not request.protocols or is_another_kind:
             return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
         if sum(len(metadata) for _, metadata in request.protocols) > LARGEST_METADATA:
             return ErrorCode.INVALID_REQUEST
@@ -235,15 +246,17 @@ class GroupCoordinator:
             return ErrorCode.NONE if owner is not None else ErrorCode.UNKNOWN_MEMBER_ID
         return ErrorCode.NONE if known else ErrorCode.UNKNOWN_MEMBER_ID
 
-    def _promise(self, ticket: Ticket, request: JoinRequest, now: float) -> None:
+    def _add_pending(self, ticket: Ticket, request: JoinRequest, now: float) -> None:
         if len(self._pending_members) >= self._settings.max_members:
             self._outbox.answer(ticket, JoinResult(ErrorCode.GROUP_MAX_SIZE_REACHED, MemberId("")))
             return
         member_id = _new_member_id(request)
-        self._pending_members[member_id] = self._timers.at(now + PROMISE, lambda _: self._break_promise(member_id))
+        self._pending_members[member_id] = self._timers.at(
+            now + PENDING_TIMEOUT, lambda _: self._forget_pending(member_id)
+        )
         self._outbox.answer(ticket, JoinResult(ErrorCode.MEMBER_ID_REQUIRED, member_id))
 
-    def _break_promise(self, member_id: MemberId) -> None:
+    def _forget_pending(self, member_id: MemberId) -> None:
         self._pending_members.pop(member_id, None)
 
     def _add(self, request: JoinRequest, now: float) -> Membership:
@@ -263,15 +276,15 @@ class GroupCoordinator:
     def _park_join(self, membership: Membership, ticket: Ticket, now: float) -> None:
         self._answer_join(membership, JoinResult(ErrorCode.REBALANCE_IN_PROGRESS, membership.member_id))
         membership.generation += 1
-        membership.outdated_since = None
+        membership.metadata_outdated_since = None
         membership.assignment = b""
         membership.joining = ticket
         membership.is_fenced = False
         if membership.session is not None:
-            membership.session.cancel()  # the request may have brought another session timeout
-        self._hear(membership, now)
-        # A client assigns itself the partitions that it knows when it is answered. One that has just come is asking for
-        # metadata meanwhile; without a delay it would join, assign itself nothing, and join again.
+            membership.session.cancel()  # the request may have another session timeout
+        self._renew_session(membership, now)
+        # A client assigns itself the partitions that it knows when the answer comes. A new client still waits for
+        # metadata. Without this delay it would join, assign itself nothing, and join again.
         delay = 0.0 if membership.knows_its_topics(now) else self._settings.join_delay
         self._timers.at(now + delay, lambda then: self._complete_join(membership, ticket, then))
 
@@ -324,7 +337,7 @@ class GroupCoordinator:
         self._answer_join(membership, JoinResult(error, membership.member_id))
         self._pool_members.gone(membership, cause, now)
 
-    def _hear(self, membership: Membership, now: float) -> None:
+    def _renew_session(self, membership: Membership, now: float) -> None:
         membership.seen = now
         if membership.session is None or membership.session.cancelled:
             self._arm(membership, now + membership.request.session_timeout)

@@ -1,8 +1,8 @@
-"""How long a member may keep what it has not committed: not for ever, if others could have it.
+"""Locks: a member may not keep uncommitted records forever if others could have them.
 
-One that is silent, though its session goes on, loses what it holds after `lock_timeout`. One that goes on fetching and
-commits nothing is not silent; it loses what it holds after `hold_timeout`, if there are others all that time
-(docs/decisions/0029-who-holds-without-committing.md).
+A member that is silent, although its session goes on, loses its records after `lock_timeout`. A member that fetches but
+commits nothing is not silent. It loses its records after `hold_timeout`, if there are other members all that time
+(docs/decisions/0029-hold-timeout.md).
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from mesh.pool.common.outbox import PoolParts
 from mesh.pool.fetch.serving import Serving
 from mesh.pool.state.member import Member
 
-LOOKS = 10
-"""How often it is looked in the time that is allowed."""
-SHORTEST = 0.1
-"""Seconds between two looks."""
+CHECKS = 10
+"""The number of checks within a timeout."""
+SHORTEST_INTERVAL = 0.1
+"""The least seconds between two checks."""
 
 
 class Locks:
-    """Takes records from members that have held them for too long. members: all that live. are_leased: whether holders
-    of range leases take part, who count as others."""
+    """Takes records from members that have held them for too long. members: the living members. are_leased: returns
+    whether holders of leases take part; they count as another member."""
 
     def __init__(
         self,
@@ -30,7 +30,6 @@ class Locks:
         serving: Serving,
         members: Iterable[Member],
         are_leased: Callable[[float], bool],
-        now: float,
     ) -> None:
         self._settings = parts.settings
         self._serving = serving
@@ -39,30 +38,33 @@ class Locks:
         self._timers = parts.timers
         self._outbox = parts.outbox
         self._others_since: float | None = None
-        """Since when there has been somebody else for what a member holds."""
-        self._interval = max(min(parts.settings.lock_timeout, parts.settings.hold_timeout) / LOOKS, SHORTEST)
-        parts.timers.at(now + self._interval, self._look)
+        """Since when there has been another member, or a holder of leases."""
+        self._interval = max(min(parts.settings.lock_timeout, parts.settings.hold_timeout) / CHECKS, SHORTEST_INTERVAL)
 
-    def _look(self, now: float) -> None:
-        asking = self._serving.distribution.members
-        if len(asking) + self._are_leased(now) < 2:
+    def start(self, now: float) -> None:
+        """Starts the checks. A timer does them from then on."""
+        self._timers.at(now + self._interval, self._check)
+
+    def _check(self, now: float) -> None:
+        fetching = self._serving.distribution.members
+        if len(fetching) + self._are_leased(now) < 2:
             self._others_since = None
         elif self._others_since is None:
             self._others_since = now
         for member in list(self._members):
-            if member.in_flight and member.share is None:  # those of share members have a time of their own
-                self._look_at(member, now)
-        self._timers.at(now + self._interval, self._look)
+            if member.in_flight and member.share is None:  # records of share members have locks of their own
+                self._check_member(member, now)
+        self._timers.at(now + self._interval, self._check)
 
-    def _look_at(self, member: Member, now: float) -> None:
+    def _check_member(self, member: Member, now: float) -> None:
         silence = max(member.rebalance_timeout, self._settings.lock_timeout)
-        if not member.parked and now - member.heard >= silence:
-            self._take(member, Cause.SILENT, "a silent member lost what it held", now)
+        if not member.parked and now - member.heard_at >= silence:
+            self._take(member, Cause.SILENT, "silent member lost its records", now)
         elif self._others_since is not None:
             sent = (oldest.since for window in member.windows.values() if (oldest := window.first()) is not None)
-            since = max(self._others_since, member.settled, min(sent, default=now))
+            since = max(self._others_since, member.settled_at, min(sent, default=now))
             if now - since >= self._settings.hold_timeout:
-                self._take(member, Cause.HELD, "a member that commits nothing lost what it held", now)
+                self._take(member, Cause.HELD, "member without commits lost its records", now)
 
     def _take(self, member: Member, cause: Cause, event: str, now: float) -> None:
         fields = {"member": member.name, "in_flight": member.in_flight}

@@ -1,4 +1,4 @@
-"""The members of each client, so that the one is found which a client that has told nothing yet may be."""
+"""The members of each client, to guess the member of a client that has not identified itself yet."""
 
 from __future__ import annotations
 
@@ -7,16 +7,18 @@ from itertools import islice
 from typing import Final
 
 from mesh.pool.common.client import ClientIdentity
+from mesh.pool.groups.former_slots import FormerSlots
 from mesh.pool.state.member import Member
 
 MOST_LOOKED_AT: Final = 64
-"""Members of one client, of each kind, among which the one is looked for that is about to fetch."""
+"""The most members of one client and state that are searched for the next one to fetch."""
 
 
 class _Members:
-    """Those of one client, by what is known of their Fetches; in each the one first that is likeliest to come next.
+    """The members of one client, by the state of their Fetches. In each state the most likely next one is first.
 
-    fresh: never fetched, oldest first. stopped: fetch on no connection now. fetching: who fetched longest ago first.
+    fresh: members that never fetched, oldest first. stopped: members that fetch on no connection now. fetching: members
+    that fetch, first the one whose last Fetch is oldest.
     """
 
     __slots__ = ("fetching", "fresh", "stopped")
@@ -35,14 +37,17 @@ class _Members:
 
 
 class MemberIndex:
-    """All members of a virtual cluster that are alive, by client. Every method takes the same few steps, however many
-    there are."""
+    """All living members of a virtual cluster, by client. Every method takes a bounded number of steps.
+
+    former: the slots of groupless members that are gone.
+    """
 
     def __init__(self) -> None:
         self._by_client: dict[ClientIdentity, _Members] = {}
         self._by_member: dict[Member, _Members] = {}
+        self.former = FormerSlots()
         self.looked_at = 0
-        """Members that `about_to_fetch` has looked at in its life."""
+        """The number of members that `about_to_fetch` has looked at."""
 
     def add(self, member: Member) -> None:
         members = self._by_client.setdefault(member.client, _Members())
@@ -52,12 +57,14 @@ class MemberIndex:
     def remove(self, member: Member) -> None:
         members = self._by_member.pop(member, None)
         if members is not None:
+            if not member.id:
+                self.former.note_end(member)
             members.discard(member)
             if not members:
                 del self._by_client[member.client]
 
     def fetches(self, member: Member) -> None:
-        """One of its Fetches came."""
+        """Notes that a member fetches."""
         members = self._by_member[member]
         if member in members.fetching:
             members.fetching.move_to_end(member)
@@ -66,22 +73,23 @@ class MemberIndex:
             members.fetching[member] = None
 
     def stopped(self, member: Member) -> None:
-        """No connection is its any more on which it fetched."""
+        """Notes that a member fetches on no connection any more."""
         members = self._by_member.get(member)
         if members is not None and member in members.fetching:
             del members.fetching[member]
             members.stopped[member] = None
 
     def about_to_fetch(self, client: ClientIdentity, hung_since: float) -> Member | None:
-        """One that is connected and fetches nowhere; rather one that never has. At last one that has not fetched since
-        `hung_since`, and so may have lost its connection without our having noticed."""
+        """Returns a connected member of a client that does not fetch now, preferably one that never did. The last
+        choice is a member that has not fetched since `hung_since`: its connection may be lost without the mesh having
+        noticed."""
         members = self._by_client.get(client)
         if members is None:
             return None
         for kind in (members.fresh, members.stopped, members.fetching):
             for member in islice(kind, MOST_LOOKED_AT):
                 self.looked_at += 1
-                is_busy = kind is members.fetching and (member.parked or member.fetched > hung_since)
+                is_busy = kind is members.fetching and (member.parked or member.fetched_at > hung_since)
                 if member.connections and not is_busy:
                     return member
         return None

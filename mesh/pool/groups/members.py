@@ -1,6 +1,7 @@
-"""The members of one pool: how they come, that they are away or idle, and what becomes of what they held when they go.
+"""The members of one pool: how they join, whether they are away or idle, and how their records are released when they
+go.
 
-Those of the group join and leave through the coordinator; those without fetch without having joined.
+Members of the group join and leave through the coordinator. Groupless members fetch without joining.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from mesh.pool.state.slots import Slots
 
 
 class Members:
-    """All that live, to iterate over. were_emptied: whether the last one has gone since somebody set this to False."""
+    """The living members of a pool. were_emptied: whether the last member has gone since this was set to False."""
 
     def __init__(
         self,
@@ -37,7 +38,7 @@ class Members:
         self._group = parts.group
         self._settings = parts.settings
         self.acknowledge = acknowledge
-        """Of those that come from now on."""
+        """The way in which new members acknowledge."""
         self._slots = slots
         self._clients = clients
         self._serving = serving
@@ -45,7 +46,7 @@ class Members:
         self._outbox = parts.outbox
         self.were_emptied = False
         self.by_id: dict[MemberId, Member] = {}
-        """Those of the group."""
+        """The members of the group."""
         self.groupless: set[Member] = set()
 
     def __iter__(self) -> Iterator[Member]:
@@ -55,17 +56,18 @@ class Members:
     def __len__(self) -> int:
         return len(self.by_id) + len(self.groupless)
 
-    # They come
+    # Arrival of members
 
     def add_groupless(self, client: ClientIdentity, now: float) -> Member:
-        """A consumer that fetches without having joined the group, or is about to; if it does not, it is forgotten."""
+        """Adds a consumer that fetches without having joined the group, or is about to. It is forgotten if it never
+        fetches."""
         member = self._add(MemberId(""), client, now)
         self.groupless.add(member)
         self._timers.at(now + self._settings.lock_timeout, lambda then: self._forget_if_idle(member, then))
         return member
 
     def admitted(self, membership: Membership, connection: ConnectionId, now: float) -> None:
-        """Into the group, or once more."""
+        """Adds a member to the group, or updates it when it joins again."""
         request = membership.request
         member = self.by_id.get(membership.member_id)
         if member is None:
@@ -75,17 +77,17 @@ class Members:
                 member = self._add(membership.member_id, request.client, now)
                 self.by_id[member.id] = member
             fields = {"member": member.id, "client_id": member.client.id, "slot": member.slot}
-            self._outbox.report("a member joined", fields)
+            self._outbox.report("member joined", fields)
         member.instance_id = request.instance_id
         member.rebalance_timeout = request.rebalance_timeout
         for window in member.windows.values():
-            # A client that keeps its position all the same would be told, and join again, for ever.
+            # Otherwise a client that keeps its old position would be asked to join again forever.
             window.is_fenced = False
         member.connections.add(connection)
 
     def add_share(self, id: MemberId, client: ClientIdentity, now: float) -> Member:
-        """A share member: it says which one it is in each request, takes what it asks for, and settles by upstream
-        offsets. It may fetch without having joined the group."""
+        """Adds a share member. It may fetch without having joined the group. Such a member names itself in each
+        request, has no cap, and settles by upstream offsets."""
         self._serving.serve_share_members()
         flow = Flow(NO_LIMIT, NO_LIMIT)
         member = Member(self._group, id, self._slots, client, Acknowledge.COMMIT, flow, now, ShareHoldings())
@@ -98,10 +100,11 @@ class Members:
         self._clients.add(member)
         return member
 
-    # They go
+    # End of members
 
     def disconnected(self, member: Member, connection: ConnectionId, now: float) -> None:
-        """A connection of a member is gone. Its Fetch first: a dead connection must not be chosen as a receiver."""
+        """Handles the end of a member's connection. Cancels its Fetches first: no records must go to a dead
+        connection."""
         distribution = self._serving.distribution
         for fetch in distribution.parked.of(member):
             if fetch.connection == connection:
@@ -112,25 +115,25 @@ class Members:
             self._serving.disconnected(member, now)
 
     def gone(self, membership: Membership, cause: Cause, now: float) -> None:
-        """From the group. One that fetches by a share session stays until that ends."""
+        """Removes a member from the group. A member with a share session stays until the session ends."""
         member = self.by_id[membership.member_id]
         if member.share is None or not member.share.has_session:
             self.forget(member, cause, now)
 
     def forget(self, member: Member, cause: Cause, now: float) -> None:
-        """It is in the group no more, or never was."""
+        """Forgets a member that has left the group, or was never in it."""
         del self.by_id[member.id]
         self._drop(member, cause, now)
 
     def forget_all(self) -> None:
-        """Their pool is closed, and with it all that they held."""
+        """Forgets all members of a closed pool."""
         for member in self:
             self._clients.remove(member)
         self.by_id.clear()
         self.groupless.clear()
 
     def forget_groupless(self, member: Member, cause: Cause, now: float) -> None:
-        """Without the group."""
+        """Forgets a member without a group."""
         self.groupless.discard(member)
         self._drop(member, cause, now)
 
@@ -140,7 +143,7 @@ class Members:
 
     def _drop(self, member: Member, cause: Cause, now: float) -> None:
         fields = {"member": member.name, "in_flight": member.in_flight, "reason": cause.value}
-        self._outbox.report("a member is gone", fields)
+        self._outbox.report("member gone", fields)
         self._serving.drop(member, cause, now)
         self._clients.remove(member)
         if not self:

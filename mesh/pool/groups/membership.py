@@ -1,4 +1,4 @@
-"""A member of a group as its coordinator knows it, and the requests that make it one."""
+"""A member of a group as its coordinator knows it, and the requests that it joins with."""
 
 from __future__ import annotations
 
@@ -16,20 +16,21 @@ from mesh.records.spans import TopicName
 CONSUMER_PROTOCOL = "consumer"
 SHARE_PROTOCOL = "share"
 LARGEST_METADATA = 256 << 10
-"""Bytes of subscription, and of assignment, that one member may have the coordinator keep."""
+"""The most bytes of a subscription, and of an assignment, that the coordinator keeps for one member."""
 OUTDATED_GRACE = 1.0
-"""Seconds in which a client that asked for metadata joins again by itself; librdkafka never does."""
+"""Seconds in which a client that was made to refresh its metadata may join again by itself. librdkafka never does."""
 
 
 MANY_TOPICS = 1_000
-"""More of them are not looked at one by one."""
+"""The most topics of a subscription to compare. With more, the whole metadata is compared."""
 AT_REST = 1.0
-"""Seconds after which a member that joins again is not still joining: it knows the partitions of its topics by then."""
+"""Seconds after a join, by which a member knows the partitions of its topics."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinRequest:
-    """Timeouts in seconds. must_know_id: a dynamic member without an id is given one and told to come back with it."""
+    """A JoinGroup request. Timeouts are in seconds. must_know_id: whether a dynamic member without an id is only given
+    one, to join with it again."""
 
     member_id: MemberId
     instance_id: str | None
@@ -42,14 +43,14 @@ class JoinRequest:
 
     @property
     def topics(self) -> bytes:
-        """What it subscribes to, as its first protocol says it: to be compared."""
+        """The topics in the subscription of its first protocol, as bytes to be compared."""
         return subscribed_topics(self.protocols[0][1])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyncRequest:
-    """A SyncGroup request. assignment: what the member, as its own leader, assigned to itself; None when it sent none
-    for itself."""
+    """A SyncGroup request. assignment: the assignment that the member, as its own leader, made for itself; None if it
+    made none."""
 
     member_id: MemberId
     instance_id: str | None
@@ -61,10 +62,12 @@ class SyncRequest:
 
 @dataclass(slots=True)
 class Subscription:
-    """What only a member of the consumer protocol has, or of that of share groups; its epoch is its generation.
+    """The part of a membership that only members of the consumer protocol and share members have. Their epoch is the
+    generation of the membership.
 
-    joined: its epoch when it joined last. previous: the epoch before this one. pattern: of the topics it subscribes to
-    beside those that it names, "" for none. assigned: how many partitions of each topic.
+    * joined: the epoch at the last join. previous: the epoch before the current one.
+    * pattern: a pattern of topics in addition to `topics`; "" for none.
+    * assigned: the number of assigned partitions by topic.
     """
 
     joined: int
@@ -74,14 +77,14 @@ class Subscription:
     assigned: Mapping[TopicName, int] = field(default_factory=dict)
 
     def subscribe(self, topics: tuple[TopicName, ...] | None, pattern: str | None) -> bool:
-        """What is None stays as it is. Whether anything is different."""
+        """Changes the subscription; None leaves a part unchanged. Returns whether it differs from before."""
         before = self.topics, self.pattern
         self.topics = self.topics if topics is None else topics
         self.pattern = self.pattern if pattern is None else pattern
         return before != (self.topics, self.pattern)
 
     def owns(self, owned: Mapping[TopicName, frozenset[int]] | None) -> bool:
-        """Whether all of this is assigned to it."""
+        """Returns whether all these partitions are assigned to the member."""
         if owned is None:
             return False
         return all(max(indexes, default=-1) < self.assigned.get(name, 0) for name, indexes in owned.items())
@@ -89,11 +92,10 @@ class Subscription:
 
 @dataclass(slots=True, eq=False)
 class Membership:
-    """One member of the group, alive until it leaves, expires or is fenced.
+    """One member of the group, until it leaves, expires or is fenced.
 
-    subscription: of a member of the consumer protocol (KIP-848), whose epoch is its generation, and of a share member;
-    None for a classic one.
-    is_fenced: what it tried to commit went elsewhere; it is told to join again until it does.
+    subscription: of a member of the consumer protocol (KIP-848) or a share member; None for a member of the classic
+    protocol. is_fenced: whether a commit of it was void. It is then told to join again until it does.
     """
 
     request: JoinRequest
@@ -101,7 +103,7 @@ class Membership:
     instance_id: str | None
     generation: int = 0
     topics: bytes | None = None
-    """What it subscribed to when it was answered last."""
+    """The topics of its subscription (`JoinRequest.topics`) when its last JoinGroup was answered."""
     joined: float = 0.0
     assignment: bytes = b""
     seen: float = 0.0
@@ -109,23 +111,24 @@ class Membership:
     session: Timer | None = None
     subscription: Subscription | None = None
     is_fenced: bool = False
-    outdated_since: float | None = None
-    """Since when a topic has had more partitions than it knew when it joined."""
+    metadata_outdated_since: float | None = None
+    """Since when a topic has had more partitions than the member knew when it joined."""
 
     def knows_its_topics(self, now: float) -> bool:
-        """Whether its client, which joins again, has had time to learn the partitions of what it subscribes to."""
+        """Returns whether its client, which joins again, has had time to learn the partitions of its topics."""
         return self.topics == self.request.topics and now >= self.joined + AT_REST
 
-    def must_join_again(self, now: float) -> bool:
-        """Whether it was given time to find new partitions by itself, and did not. It is told once."""
-        is_due = self.outdated_since is not None and now >= self.outdated_since + OUTDATED_GRACE
+    def take_rejoin(self, now: float) -> bool:
+        """Returns whether the member has had time to find new partitions by itself, and has not. Returns True only
+        once."""
+        is_due = self.metadata_outdated_since is not None and now >= self.metadata_outdated_since + OUTDATED_GRACE
         if is_due:
-            self.outdated_since = None
+            self.metadata_outdated_since = None
         return is_due
 
     @property
     def is_share(self) -> bool:
-        """Whether it is a member of a share group (KIP-932)."""
+        """True for a member of a share group (KIP-932)."""
         return self.request.protocol_type == SHARE_PROTOCOL
 
     @property
@@ -134,8 +137,9 @@ class Membership:
 
 
 def subscribed_topics(metadata: bytes) -> bytes:
-    """The part of a member's metadata that names its topics (ConsumerProtocolSubscription.json: a version, then an
-    array of strings); behind that stands what changes with each generation. All of it, if it is nothing of the kind."""
+    """Returns the part of a member's metadata that names its topics (ConsumerProtocolSubscription.json: a version, then
+    an array of strings). The fields behind it change with each generation. Returns all metadata if it has another
+    form."""
     try:
         (count,) = unpack_from(">i", metadata, 2)
         if count > MANY_TOPICS:

@@ -1,7 +1,8 @@
-"""Subscriptions by regular expression (KIP-848): the coordinator finds the topics, in the syntax of RE2, as brokers do.
+"""Subscriptions by regular expression (KIP-848). The coordinator finds the matching topics, with the syntax of RE2, as
+brokers do.
 
-Such expressions come from clients, and are tried on the thread that serves everybody. RE2 needs time in proportion to
-the length of the name times the size of the expression, which is bounded here; Python's own `re` may need for ever.
+Clients send such expressions, and they run on the thread that serves all clients. RE2 takes time proportional to the
+length of the name times the size of the expression, which is bounded here. Python's own `re` may never end.
 """
 
 from __future__ import annotations
@@ -14,24 +15,27 @@ from mesh.pool.common.topics import VirtualTopics
 from mesh.records.spans import TopicName
 
 LONGEST: Final = 1_024
-"""Characters. Brokers have no limit but that of a request."""
+"""The most characters of an expression. Brokers limit only the request."""
 LARGEST: Final = 1_250
-"""Instructions of RE2: what repeats something a thousand times has thousands, in a few characters."""
+"""The most RE2 instructions of an expression. A few characters can repeat a part a thousand times, and then need
+thousands."""
 MOST_KEPT: Final = 32
-"""Expressions of one group whose topics are remembered."""
+"""The most expressions of one group whose topics are cached."""
 _MEMORY: Final = 1 << 20
-"""Bytes that one may take while it is at work; with less RE2 is a hundred times slower for the larger ones."""
+"""The most bytes that RE2 may use for a match. With less, it is a hundred times slower for large expressions."""
 
 
 class InvalidPattern(ValueError):
-    """Says what is wrong with it."""
+    """Raised for an expression that is not allowed. The message has the reason."""
 
 
 class TopicPattern:
+    """A regular expression for the names of topics."""
+
     __slots__ = ("_compiled",)
 
     def __init__(self, text: str) -> None:
-        """Raises InvalidPattern."""
+        """Compiles the expression. Raises InvalidPattern."""
         if len(text) > LONGEST:
             raise InvalidPattern(f"a regular expression of {len(text)} characters; {LONGEST} are allowed")
         options = re2.Options()
@@ -43,17 +47,17 @@ class TopicPattern:
             (said,) = problem.args
             raise InvalidPattern(f"not a regular expression of RE2: {said.decode(errors='replace')}") from None
         finally:
-            re2.purge()  # it would keep the last 128 with all their memory
+            re2.purge()  # re2 would keep the last 128 patterns with all their memory
         if self._compiled.programsize > LARGEST:
             raise InvalidPattern("a regular expression that repeats too much: RE2 would need too long for each topic")
 
     def matches(self, name: TopicName) -> bool:
-        """The whole of it."""
+        """Returns whether the expression matches the whole name."""
         return self._compiled.fullmatch(name) is not None
 
 
 class MatchingTopics:
-    """Which topics match the expressions of one group, until there are others."""
+    """A cache of the topics that match the expressions of one group, until the topics change."""
 
     def __init__(self, topics: VirtualTopics) -> None:
         self._topics = topics
@@ -61,7 +65,7 @@ class MatchingTopics:
         self._found: dict[str, list[TopicName]] = {}
 
     def of(self, text: str) -> list[TopicName]:
-        """text: what `TopicPattern` takes."""
+        """Returns the names of matching topics. text: as in `TopicPattern`."""
         if self._version != self._topics.version or (text not in self._found and len(self._found) >= MOST_KEPT):
             self._version = self._topics.version
             self._found.clear()

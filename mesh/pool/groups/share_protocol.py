@@ -1,11 +1,10 @@
-"""The protocol of share groups (KIP-932): members that join, live and leave by ShareGroupHeartbeat.
+"""The protocol of share groups (KIP-932): members join, stay alive and leave by ShareGroupHeartbeat.
 
-Every member is assigned all partitions of the topics it subscribes to, as with the consumer protocol; nothing is
-revoked, and there are no static members and no patterns. Members of other kinds may be in the same group, which no
-broker has.
+As with the consumer protocol, every member is assigned all partitions of its topics, and no partition is revoked. There
+are no static members and no patterns. The same group may have members of other kinds, unlike on a broker.
 
-Where else this differs from a broker: a member of a group that is not known is answered UNKNOWN_MEMBER_ID and not
-GROUP_ID_NOT_FOUND, which ends its client; after a restart of the mesh it comes back by itself.
+One more difference from a broker: if the group is not known, a member gets UNKNOWN_MEMBER_ID instead of
+GROUP_ID_NOT_FOUND, which would end its client. So it comes back by itself after a restart of the mesh.
 """
 
 from __future__ import annotations
@@ -26,16 +25,16 @@ from mesh.records.spans import TopicName
 from mesh.wire.errors import ErrorCode
 
 SESSION_TIMEOUT: Final = 45.0
-"""Seconds, a broker's group.share.session.timeout.ms: these members do not say."""
+"""Seconds, the default of group.share.session.timeout.ms of a broker. Members of this protocol name no timeout."""
 HEARTBEAT_INTERVAL: Final = 3.0
-"""Seconds. A broker says 5; with 3 a member learns sooner of new partitions, and that the mesh was restarted."""
+"""Seconds. The default of a broker is 5. With 3 a member learns sooner of new partitions and of a restart."""
 JOIN, LEAVE = 0, -1
-"""What a member's epoch says when it is not one."""
+"""Special values of a member's epoch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareHeartbeat:
-    """Without a `problem`. topics: None means as before."""
+    """A ShareGroupHeartbeat request. `problem` must be None before it is handled. topics: None if unchanged."""
 
     member_id: MemberId
     epoch: int
@@ -44,9 +43,9 @@ class ShareHeartbeat:
 
     @property
     def problem(self) -> str | None:
-        """What is wrong with it, whoever sends it to whichever group."""
+        """The error message for a malformed request, independent of its sender and group; None if there is none."""
         if self.epoch < LEAVE:
-            return f"a member epoch of {self.epoch} means nothing"
+            return f"invalid member epoch {self.epoch}"
         if not self.member_id:
             return "the member id is empty"
         if self.epoch == JOIN and not self.topics:
@@ -57,7 +56,7 @@ class ShareHeartbeat:
 
 
 class ShareProtocol:
-    """Beside the classic and the consumer protocol: members of all kinds are in the one `GroupCoordinator`."""
+    """Handles the heartbeats of share members. Members of all protocols are in the same `GroupCoordinator`."""
 
     def __init__(self, parts: PoolParts, coordinator: GroupCoordinator, topics: VirtualTopics) -> None:
         self._coordinator = coordinator
@@ -68,7 +67,7 @@ class ShareProtocol:
     def heartbeat(
         self, ticket: Ticket, request: ShareHeartbeat, connection: ConnectionId, now: float
     ) -> MemberId | None:
-        """Answers at once. Returns the id of the member if it is one."""
+        """Answers a heartbeat at once. Returns the member id if the sender is a member afterwards."""
         error = self._refuse(request)
         if error is not ErrorCode.NONE:
             self._outbox.answer(ticket, ShareHeartbeatResult(error, request.member_id))
@@ -82,20 +81,20 @@ class ShareProtocol:
                 return None
             case _:
                 membership = self._coordinator.members[request.member_id]
-                self._coordinator.heard(membership, now)
+                self._coordinator.note_heartbeat(membership, now)
         subscription = membership.subscription
         assert subscription is not None
         if request.topics is not None and subscription.subscribe(request.topics, None):
             self._look_for(subscription)
         is_changed = self._assign(membership, subscription)
-        tell = is_changed or request.topics is not None or request.epoch != membership.generation
+        has_assignment = is_changed or request.topics is not None or request.epoch != membership.generation
         self._outbox.answer(
             ticket,
             ShareHeartbeatResult(
                 ErrorCode.NONE,
                 membership.member_id,
                 membership.generation,
-                subscription.assigned if tell else None,
+                subscription.assigned if has_assignment else None,
             ),
         )
         return membership.member_id
@@ -104,12 +103,14 @@ class ShareProtocol:
         known = self._coordinator.members.get(request.member_id)
         if known is not None and not known.is_share:
             return ErrorCode.UNKNOWN_MEMBER_ID
+        if request.epoch == JOIN and self._coordinator.is_of_another_kind(is_share=True):
+            return ErrorCode.GROUP_ID_NOT_FOUND
         if request.epoch == JOIN:
             is_full = known is None and len(self._coordinator) >= self._settings.max_members
             return ErrorCode.GROUP_MAX_SIZE_REACHED if is_full else ErrorCode.NONE
         if known is None or known.subscription is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
-        # Behind by one: the answer that raised its epoch was lost.
+        # One epoch behind: the answer that raised its epoch was lost.
         is_known = request.epoch in (LEAVE, known.generation, known.subscription.previous)
         return ErrorCode.NONE if is_known else ErrorCode.FENCED_MEMBER_EPOCH
 
@@ -133,13 +134,13 @@ class ShareProtocol:
         return membership
 
     def _look_for(self, subscription: Subscription) -> None:
-        """Topics that are not known here may be new upstream."""
+        """Refreshes the topics if some of the subscription are unknown: they may be new upstream."""
         missing = [name for name in subscription.topics if name not in self._topics]
         if any(self._topics.might_exist(name) for name in missing):
             self._outbox.put(RefreshTopics())
 
     def _assign(self, membership: Membership, subscription: Subscription) -> bool:
-        """Everything it subscribes to, as it is now; whether that is another assignment than before."""
+        """Assigns all current partitions of the member's topics. Returns whether the assignment has changed."""
         names = [name for name in subscription.topics if name in self._topics]
         target = {name: len(self._topics.partitions(name)) for name in names}
         if target == subscription.assigned:

@@ -1,1 +1,2 @@
-"""Whose request it is: the member of a connection, unidentified Fetches, tools; and the requests of the group APIs."""
+"""Finds the member of a request: by its connection, its offsets or a guess. Also handles the requests of the group
+APIs, unidentified Fetches, and tools."""

@@ -1,12 +1,13 @@
-"""Whose request is it? A Fetch names no group and no member; a connection may carry either.
+"""Finds the member of a request. A Fetch names no group and no member, and one connection may carry requests of
+several.
 
-Offsets tell (a slot is unique over the virtual cluster); then the connection, by what came on it before. A client that
-seeks before the first Fetch of a connection has told nothing yet: it is taken for a member of the same client that
-fetches nowhere. That is a guess, and it is taken back as soon as the member itself shows up, or commits what another
-one was sent.
+An offset identifies the member, since each slot is unique in the virtual cluster. Without an offset, earlier requests
+on the connection do. If a groupless member is gone, its slot still tells its group (`FormerSlots`). If a client seeks
+before the first Fetch of its connection, there is neither. Then the mesh guesses a member of the same client that does
+not fetch. It drops the guess as soon as that member appears elsewhere, or commits records that another member received.
 
-Whatever tells, a request is a member's only if the same principal authenticated for both: who names the offsets or the
-member id of another principal belongs to no member (docs/decisions/0019-members-belong-to-their-principals.md).
+A request belongs to a member only if the same principal has authenticated for both. If it names an offset or the member
+id of another principal, it belongs to no member (docs/decisions/0019-members-belong-to-their-principals.md).
 """
 
 from __future__ import annotations
@@ -17,25 +18,28 @@ from dataclasses import dataclass, field, replace
 from mesh.apis.answers import ConnectionId, Ticket
 from mesh.pool.common.client import ClientIdentity
 from mesh.pool.common.delivery_events import DeliveryEventType
+from mesh.pool.common.history import Cause
 from mesh.pool.common.ids import GroupId, MemberId
 from mesh.pool.common.settings import PoolSettings
 from mesh.pool.common.timers import Timer
 from mesh.pool.common.topics import VirtualTopics
+from mesh.pool.groups.former_slots import FormerSlot
 from mesh.pool.groups.member_index import MemberIndex
 from mesh.pool.pool import Pool
 from mesh.pool.pools import Pools
 from mesh.pool.state.fetch import FetchParameters
 from mesh.pool.state.member import Member
-from mesh.pool.state.slots import SEQUENCE_BITS, Slots, is_end, slot_of
+from mesh.pool.state.slots import SEQUENCE_BITS, SLOTS, Slot, Slots, is_end, slot_of
 from mesh.records.spans import TopicName
 from mesh.wire.errors import ErrorCode
 
 
 @dataclass(slots=True, eq=False)
 class UnidentifiedFetch:
-    """A Fetch that waits and belongs to no pool: with offsets of an earlier run it does not say whose it is.
+    """A waiting Fetch that belongs to no pool. Its offsets are of an earlier process, so they do not identify the
+    member.
 
-    offsets: of its partitions, in the order of the request.
+    offsets: the offsets of its partitions, in the order of the request.
     """
 
     ticket: Ticket
@@ -46,39 +50,41 @@ class UnidentifiedFetch:
 
 @dataclass(slots=True, eq=False)
 class Connection:
-    """What is known of a downstream connection.
+    """A downstream connection, and the members that use it.
 
-    fetching: the member whose Fetches come here; guessed: by no better reason than that it was about to.
-    barred: a member it was taken for by mistake. joined: the members that joined here, by group.
-    heard: members that sent heartbeats or commits here. unidentified_since: since when it has been asking with offsets
-    of an earlier run. unidentified: such Fetches that wait.
+    * node: the node to which the client connected; 0 for none.
+    * fetching: the member whose Fetches come on it. guessed: whether that is only a guess. barred: a member that was
+      guessed wrongly.
+    * joined: the members that joined on it, by group. senders: members that sent heartbeats or commits on it.
+    * unidentified_since: since when it has sent offsets of an earlier process. unidentified: such Fetches that wait.
     """
 
     id: ConnectionId
     client: ClientIdentity
+    node: int = 0
     fetching: Member | None = None
     guessed: bool = False
     barred: Member | None = None
     joined: dict[GroupId, Member] = field(default_factory=dict)
     unidentified_since: float | None = None
     unidentified: set[UnidentifiedFetch] = field(default_factory=set)
-    heard: set[Member] = field(default_factory=set)
+    senders: set[Member] = field(default_factory=set)
 
     def set_client_id(self, client_id: str) -> None:
         if client_id != self.client.id:
             self.client = replace(self.client, id=client_id)
 
     def may_be(self, member: Member) -> bool:
-        """Whether requests of this connection can be this member's at all."""
+        """Returns whether requests of this connection can be this member's."""
         return member.client.principal == self.client.principal
 
     @property
     def members(self) -> set[Member]:
-        return self.heard | {*self.joined.values()} | ({self.fetching} if self.fetching is not None else set())
+        return self.senders | {*self.joined.values()} | ({self.fetching} if self.fetching is not None else set())
 
 
 class Connections:
-    """Connections of clients, and the member that each of them speaks for."""
+    """The connections of clients, and the members that use each."""
 
     def __init__(
         self, topics: VirtualTopics, slots: Slots[Member], clients: MemberIndex, pools: Pools, settings: PoolSettings
@@ -90,9 +96,9 @@ class Connections:
         self._connections: dict[ConnectionId, Connection] = {}
         self._clients = clients
         self._fetching: dict[Member, set[Connection]] = {}
-        """The connections whose Fetches are a member's."""
+        """The connections that fetch for each member."""
         self._guesses: dict[Member, set[Connection]] = {}
-        """Those of them that were taken for its own by a guess."""
+        """The connections that are assigned to each member by a guess."""
 
     def __getitem__(self, connection: ConnectionId) -> Connection:
         return self._connections[connection]
@@ -100,33 +106,41 @@ class Connections:
     def __len__(self) -> int:
         return len(self._connections)
 
-    def open(self, connection: ConnectionId, client: ClientIdentity) -> None:
-        self._connections[connection] = Connection(connection, client)
+    def open(self, connection: ConnectionId, client: ClientIdentity, node: int = 0) -> None:
+        """Registers a new connection. node: as in `Connection`."""
+        self._connections[connection] = Connection(connection, client, node)
 
     def close(self, connection: ConnectionId) -> Connection | None:
         state = self._connections.pop(connection, None)
         if state is not None and state.fetching is not None:
-            self._unbind(state, state.fetching)  # what it was is still told by the state
+            self._unbind(state, state.fetching)  # `state.fetching` stays, since the caller reads it
         return state
 
     def is_anothers(self, connection: ConnectionId, group: GroupId, member_id: str) -> bool:
-        """Whether the member of that id, if there is one, is another principal's. Then there is none for who asks: but
-        for LeaveGroup, by which tools remove the members of others, and for static members, who are replaced by who
-        names their instance id; both as in Kafka."""
+        """Returns whether the member with that id belongs to another principal. The request then has no member. As in
+        Kafka, two kinds of requests are not checked: LeaveGroup, by which tools remove other members, and requests with
+        an instance id, which replace a static member."""
         pool = self._pools.by_group.get(group)
         member = pool.members.by_id.get(MemberId(member_id)) if pool is not None else None
         return member is not None and not self._connections[connection].may_be(member)
 
     def fetching_member(self, state: Connection, request: FetchParameters, now: float) -> tuple[Member | None, bool]:
-        """Whose Fetch this is, and whether that is a guess: its offsets tell; then its connection; then who is known to
-        be about to fetch. None while that has to be waited for, or nobody is let in. Raises SlotsExhausted."""
+        """Returns the member of a Fetch, and whether it is guessed.
+
+        Its offsets decide, then its connection, then the group of its former slot. Otherwise it is a member that is
+        about to fetch, or a new groupless one. The member is None while that cannot be decided yet, and if no member is
+        admitted. Raises SlotsExhausted.
+        """
         guessed = False
         owner = self._owner_of_offsets(state, request)
         if owner is None and state.fetching is not None and self._pools.of_member(state.fetching) is not None:
             owner = state.fetching
+        # A connection that was barred from a member may have offsets of that member's slot.
+        if owner is None and state.barred is None and (former := self._former_slots(state, request)):
+            return self._successor(state, former, now), False
         if owner is None and state.barred is None and is_of_an_earlier_run(request):
-            # A member of a group finds out by its next heartbeat, and comes back with offsets of ours. To give it
-            # records before that could only mean records of another group.
+            # A member of a group learns from its next heartbeat that it is unknown, and comes back with offsets of this
+            # process. If it got records before that, they could only be those of another group.
             if state.unidentified_since is None:
                 state.unidentified_since = now
             if now - state.unidentified_since < self._settings.unidentified_grace:
@@ -136,7 +150,7 @@ class Connections:
                 hung_since = now - self._settings.hung_after
                 owner = self._clients.about_to_fetch(state.client, hung_since)
             guessed = owner is not None
-            owner = owner or self._pools.new_groupless(state.client, now)
+            owner = owner or self._new_without_group(state, request, now)
         return owner, guessed
 
     def committer(
@@ -147,8 +161,9 @@ class Connections:
         instance_id: str | None,
         generation: int,
         positions: Sequence[tuple[TopicName, int, int]],
+        now: float,
     ) -> tuple[Pool | None, Member | None, ErrorCode]:
-        """Whose commit this is, of (topic, partition, offset) each, and why it is refused if it is nobody's."""
+        """Returns the member of a commit of (topic, partition, offset), or the answer if it has none."""
         if not group:
             return None, None, ErrorCode.INVALID_GROUP_ID
         if member_id or generation >= 0:
@@ -157,16 +172,19 @@ class Connections:
                 return None, None, ErrorCode.UNKNOWN_MEMBER_ID
             error = pool.coordinator.validate(member_id, instance_id, generation)
             return (pool, pool.members.by_id[member_id], error) if error is ErrorCode.NONE else (None, None, error)
+        state = self._connections[connection]
         for _, _, offset in positions:
             owner = self._slots.owner(slot_of(offset)) if offset >= 0 else None
-            if owner is None or owner.id or not self._connections[connection].may_be(owner):
+            if owner is None or owner.id or not state.may_be(owner):
                 continue
             if owner.group == group and group in self._pools.by_group:
                 return self._pools.by_group[group], owner, ErrorCode.NONE
+        if self._note_group(state, group, positions, now):
+            return None, None, ErrorCode.NONE
         return None, None, ErrorCode.UNKNOWN_MEMBER_ID
 
     def bind(self, state: Connection, member: Member, guessed: bool) -> None:
-        """Fetches of this connection are this member's."""
+        """Assigns the Fetches of a connection to a member. guessed: as in `Connection`."""
         if state.fetching is not member:
             if state.fetching is not None:
                 self._unbind(state, state.fetching)
@@ -178,21 +196,31 @@ class Connections:
         state.unidentified_since = None
 
     def joined(self, connection: ConnectionId, member: Member, client_id: str, now: float) -> None:
-        """A member has joined its group here."""
+        """Notes that a member has joined its group on this connection."""
         state = self._connections[connection]
         state.set_client_id(client_id)
         before, state.joined[member.group] = state.joined.get(member.group), member
         self.rebind(before, state, now)
 
-    def heard(self, connection: ConnectionId, member: Member) -> None:
-        """A member is connected where it says that it lives, until that connection closes."""
-        self._connections[connection].heard.add(member)
+    def left(self, connection: ConnectionId, group: GroupId, member_id: str, instance_id: str | None) -> None:
+        """Notes that a client has asked to remove this member from its group. If the member had joined on this
+        connection and is gone now, its own client has left: later requests on the connection are not from it."""
+        member = self._connections[connection].joined.get(group)
+        if member is None or self._pools.of_member(member) is not None:
+            return
+        is_it = member.id == member_id if member_id else instance_id is not None and member.instance_id == instance_id
+        member.has_left = member.has_left or is_it
+
+    def note_request(self, connection: ConnectionId, member: Member) -> None:
+        """Notes that a member sent a heartbeat or a commit on this connection. The member counts as connected until the
+        connection closes."""
+        self._connections[connection].senders.add(member)
         member.connections.add(connection)
 
     def rebind(self, before: Member | None, state: Connection, now: float) -> None:
-        """A connection is another member's from now on: for the one it was before, it has closed."""
+        """Notes that the member of a connection has changed. For the member before, the connection has closed."""
         if before is not None:
-            state.heard.discard(before)
+            state.senders.discard(before)
         pool = self._pools.of_member(before) if before is not None else None
         if before is not None and pool is not None and before not in state.members:
             pool.disconnected(before, state.id, now)
@@ -202,19 +230,21 @@ class Connections:
             self._connections[fetch.connection].unidentified.discard(fetch)
 
     def _owner_of_offsets(self, state: Connection, request: FetchParameters) -> Member | None:
-        """The member to whom an offset of the request belongs: one in its window, or where a new window begins."""
+        """Returns the member to which an offset of the request belongs: an offset in its window, or at the start of a
+        new window."""
         for asked in request.partitions:
             owner = self._slots.owner(slot_of(asked.offset)) if asked.offset >= 0 else None
             if owner is None or owner is state.barred or asked.topic is None or not state.may_be(owner):
                 continue
-            if owner.share is not None:  # it has no offsets of ours, and says in each request who it is
+            if owner.share is not None:  # a share member has no virtual offsets, and is named in each request
                 continue
             source = self._topics.partition(asked.topic, asked.partition)
             window = owner.windows.get(source) if source is not None else None
             if window is None:
                 is_its_own = asked.offset == self._slots.start(owner.slot)
             else:
-                # Below its window stands a client whose answers were lost; but also one of an earlier run, perhaps.
+                # An offset below its window is from a client whose answers were lost, or perhaps from an earlier
+                # process.
                 start = self._slots.start(slot_of(asked.offset))
                 is_its_own = asked.offset in window or (
                     start <= asked.offset < window.committed and owner.client == state.client
@@ -224,9 +254,84 @@ class Connections:
                 return owner
         return None
 
+    def _former_slots(self, state: Connection, request: FetchParameters) -> list[FormerSlot]:
+        """Returns the slots of the request that a former groupless consumer had and no member has."""
+        slots = {slot_of(asked.offset) for asked in request.partitions if asked.offset >= 0}
+        return self._clients.former.of(
+            (slot for slot in slots if self._slots.owner(slot) is None), state.client.principal
+        )
+
+    def _successor(self, state: Connection, former: Sequence[FormerSlot], now: float) -> Member | None:
+        """Returns the member that continues for a former groupless consumer. Returns None if its group is not admitted
+        any more, or has no room: it must not get the records of another group. Raises SlotsExhausted."""
+        member = next((owner for each in former if (owner := self._living_successor(each)) is not None), None)
+        member = member or self._pools.new_groupless(state.client, former[0].group, now)
+        if member is None:
+            state.unidentified_since = now if state.unidentified_since is None else state.unidentified_since
+            return None
+        for each in former:
+            if each.group == member.group:
+                each.successor = member.slot
+        return member
+
+    def _new_without_group(self, state: Connection, request: FetchParameters, now: float) -> Member | None:
+        """Returns a new member for a consumer that names no group, as far as the mesh knows. A later commit at the
+        offsets of an earlier run may name one. Raises SlotsExhausted."""
+        member = self._pools.new_groupless(state.client, self._pools.rules.group_less, now)
+        if member is not None and is_of_an_earlier_run(request):
+            for slot in {slot_of(asked.offset) for asked in request.partitions}:
+                self._clients.former.note(slot, state.client.principal, member.group, member.slot)
+        return member
+
+    def _living_successor(self, former: FormerSlot) -> Member | None:
+        owner = self._slots.owner(former.successor) if former.successor is not None else None
+        return owner if owner is not None and not owner.id and owner.group == former.group else None
+
+    def _note_group(
+        self, state: Connection, group: GroupId, positions: Sequence[tuple[TopicName, int, int]], now: float
+    ) -> bool:
+        """Notes the group of a commit without a member id, if its slots are of nobody, or of a consumer without a
+        group. Such a consumer does not commit, so it was taken for one wrongly. Returns whether that is so."""
+        if self._pools.rules.refusal(group) is not ErrorCode.NONE:
+            return False
+        slots: set[Slot] = set()
+        misplaced: set[Member] = set()
+        for topic, index, offset in positions:
+            if not looks_virtual(offset):
+                continue  # a position that it sought
+            slot = slot_of(offset)
+            owner = self._slots.owner(slot)
+            if owner is None:
+                former = next(iter(self._clients.former.of([slot], state.client.principal)), FormerSlot(group))
+                if slot >= SLOTS or former.group not in (group, self._pools.rules.group_less):
+                    return False
+                owner = self._living_successor(former)
+            elif not self._was_sent_without_group(state, owner, topic, index, offset):
+                return False
+            slots.add(slot)
+            if owner is not None and owner.group != group:
+                misplaced.add(owner)
+        for owner in misplaced:
+            slots |= owner.slots
+            if (pool := self._pools.of_member(owner)) is not None:
+                with self._pools.step(pool, now):
+                    pool.members.forget_groupless(owner, Cause.LEFT, now)
+        for slot in slots:
+            self._clients.former.note(slot, state.client.principal, group)
+        return bool(slots)
+
+    def _was_sent_without_group(
+        self, state: Connection, owner: Member, topic: TopicName, index: int, offset: int
+    ) -> bool:
+        if owner.id or owner.group != self._pools.rules.group_less or not state.may_be(owner):
+            return False
+        source = self._topics.partition(topic, index)
+        window = owner.windows.get(source) if source is not None else None
+        return window is not None and self._slots.start(slot_of(offset)) <= offset <= window.end
+
     def correct(self, pool: Pool, committer: Member, offsets: Iterable[int]) -> Member:
-        """A member commits: if these are offsets that another member of its pool was sent on a guess, the two were
-        taken for each other. Returns the member that is really meant."""
+        """Corrects a wrong guess when a member commits. If another member of its pool was sent these offsets by a
+        guess, the two members were confused. Returns the member that the commit is from."""
         for offset in offsets:
             owner = self._slots.owner(slot_of(offset)) if offset >= 0 else None
             if owner is not None and owner is not committer and pool.members.by_id.get(owner.id) is owner:
@@ -256,7 +361,8 @@ class Connections:
                     owner.connections.discard(state.id)
 
     def _exchange(self, pool: Pool, one: Member, other: Member) -> None:
-        """Two members exchange who they are; what each holds, and the connection it fetches on, stays."""
+        """Exchanges the identities of two members. The records of each, and the connection on which it fetches,
+        stay."""
         for member in (one, other):
             for state in self._guesses.pop(member, ()):
                 state.guessed = False
@@ -286,7 +392,10 @@ def _discard(connections: dict[Member, set[Connection]], member: Member, state: 
 
 
 def is_of_an_earlier_run(request: FetchParameters) -> bool:
-    """Whether all offsets look like virtual ones, given that none of them belongs to anybody."""
-    return bool(request.partitions) and all(
-        asked.offset >> SEQUENCE_BITS > 0 and not is_end(asked.offset) for asked in request.partitions
-    )
+    """Returns whether all offsets look like virtual ones. Called if none of them belongs to a member."""
+    return bool(request.partitions) and all(looks_virtual(asked.offset) for asked in request.partitions)
+
+
+def looks_virtual(offset: int) -> bool:
+    """Returns whether a member may have been given this offset, in this run or in another one."""
+    return offset >> SEQUENCE_BITS > 0 and not is_end(offset)

@@ -1,13 +1,13 @@
-"""What share members ask (KIP-932): ShareGroupHeartbeat, ShareFetch and ShareAcknowledge. Each says whose it is.
+"""The requests of share members (KIP-932): ShareGroupHeartbeat, ShareFetch and ShareAcknowledge. Each names its member.
 
-Every public method is one step and returns all that the outbox has then: the effects to be carried out, in order.
+Every public method is one step. It returns all effects in the outbox, in the order in which to carry them out.
 """
 
 from __future__ import annotations
 
 from mesh.apis.answers import ConnectionId, Ticket
 from mesh.pool.common.client import ClientIdentity
-from mesh.pool.common.effects import Effect
+from mesh.pool.common.effects import Effect, KeepShareGroup
 from mesh.pool.common.ids import GroupId, MemberId
 from mesh.pool.common.outbox import Outbox
 from mesh.pool.common.results import ShareHeartbeatResult
@@ -19,8 +19,8 @@ from mesh.pool.pools import Pools
 from mesh.pool.share.requests import (
     OPENING,
     ShareAcknowledgeResult,
+    SharedFetch,
     SharedRequest,
-    ShareFetchRequest,
     ShareFetchResult,
 )
 from mesh.pool.state.member import Member
@@ -29,6 +29,8 @@ from mesh.wire.errors import ErrorCode
 
 
 class ShareRequests:
+    """Handles the requests of share members of one virtual cluster."""
+
     def __init__(
         self,
         pools: Pools,
@@ -46,8 +48,10 @@ class ShareRequests:
     def heartbeat(
         self, connection: ConnectionId, ticket: Ticket, group: GroupId, request: ShareHeartbeat, now: float
     ) -> list[Effect]:
-        """Of a share member, which also joins and leaves by heartbeats."""
+        """Handles the heartbeat of a share member, which also joins and leaves by heartbeats."""
         error = self._pools.refusal(group, now) if request.epoch == JOIN else ErrorCode.NONE
+        if error is ErrorCode.NONE and request.epoch == JOIN and self._pools.kept.is_loading:
+            error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS  # a stored start of the group may not be read yet
         if error is ErrorCode.NONE and request.epoch == JOIN and not self._slots.has_room:
             error = ErrorCode.GROUP_MAX_SIZE_REACHED
         unknown = request.epoch != JOIN and group not in self._pools.by_group
@@ -62,6 +66,8 @@ class ShareRequests:
         with self._pools.step(pool, now):
             member = pool.share_heartbeat(ticket, request, connection, now)
             if member is not None:
+                if not self._pools.kept.knows(group):
+                    self._outbox.put(KeepShareGroup(group))
                 self._connections.joined(connection, member, request.client.id, now)
         return self._outbox.take_all()
 
@@ -72,7 +78,7 @@ class ShareRequests:
         group: GroupId,
         member_id: MemberId,
         client: ClientIdentity,
-        request: ShareFetchRequest,
+        request: SharedFetch,
         now: float,
     ) -> list[Effect]:
         if request.epoch == OPENING:
@@ -82,8 +88,8 @@ class ShareRequests:
             self._outbox.answer(ticket, ShareFetchResult(error))
             return self._outbox.take_all()
         with self._pools.step(pool, now):
-            self._connections.heard(connection, member)
-            pool.share_fetch(member, connection, ticket, request, now)
+            self._connections.note_request(connection, member)
+            pool.share_fetch(member, self._connections[connection].node, connection, ticket, request, now)
         return self._outbox.take_all()
 
     def acknowledge(
@@ -102,8 +108,8 @@ class ShareRequests:
             self._outbox.answer(ticket, ShareAcknowledgeResult(error))
             return self._outbox.take_all()
         with self._pools.step(pool, now):
-            self._connections.heard(connection, member)
-            pool.share.acknowledge(member, connection, ticket, request, now)
+            self._connections.note_request(connection, member)
+            pool.share.acknowledge(member, self._connections[connection].node, connection, ticket, request, now)
         return self._outbox.take_all()
 
     def _open(
@@ -113,7 +119,7 @@ class ShareRequests:
         group: GroupId,
         member_id: MemberId,
         client: ClientIdentity,
-        request: ShareFetchRequest,
+        request: SharedFetch,
         now: float,
     ) -> list[Effect]:
         error = self._pools.refusal(group, now)
@@ -127,19 +133,18 @@ class ShareRequests:
             self._outbox.answer(ticket, ShareFetchResult(error))
             return self._outbox.take_all()
         pool = self._pools.of_group(group, now)
+        node = self._connections[connection].node
         with self._pools.step(pool, now):
-            if self._has_room(pool, member_id, known):
-                member = pool.share.open(member_id, client, connection, now)
-                self._connections.heard(connection, member)
-                pool.share_fetch(member, connection, ticket, request, now)
+            if self._has_room(pool, member_id, node, known):
+                member = pool.share.open(member_id, client, node, connection, now)
+                self._connections.note_request(connection, member)
+                pool.share_fetch(member, node, connection, ticket, request, now)
             else:
-                # Not at once: its client would ask again and again.
-                full = ShareFetchResult(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
-                pool.timers.at(now + request.wait, lambda _: self._outbox.answer(ticket, full))
+                pool.share.refuse_session(connection, ticket, request.wait, now)
         return self._outbox.take_all()
 
-    def _has_room(self, pool: Pool, member_id: MemberId, known: Member | None) -> bool:
-        if pool.share.sessions.of(member_id) is not None:
+    def _has_room(self, pool: Pool, member_id: MemberId, node: int, known: Member | None) -> bool:
+        if pool.share.sessions.of(member_id, node) is not None:
             return True
         sessions = sum(len(each.share.sessions) for each in self._pools.by_group.values())
         return sessions < self._settings.most_sessions and (known is not None or self._slots.has_room)
@@ -147,7 +152,7 @@ class ShareRequests:
     def _find(
         self, connection: ConnectionId, group: GroupId, member_id: MemberId
     ) -> tuple[Pool | None, Member | None, ErrorCode]:
-        """The share member of that id; there is no session of another."""
+        """Returns the share member with an id. Any other member has no session, which is the error."""
         pool = self._pools.by_group.get(group)
         member = pool.members.by_id.get(member_id) if pool is not None else None
         is_its_own = member is not None and member.share is not None

@@ -11,7 +11,7 @@ from mesh.wire.errors import ErrorCode
 
 
 class UnidentifiedFetches:
-    """All of them. They wait as long as they asked to, and are answered with nothing."""
+    """The unidentified Fetches of a virtual cluster. They wait for their max_wait, and are answered without records."""
 
     def __init__(self, connections: Connections, outbox: Outbox) -> None:
         self._connections = connections
@@ -29,7 +29,7 @@ class UnidentifiedFetches:
         state.unidentified.add(fetch)
 
     def answer(self, ticket: Ticket) -> None:
-        """Nothing happens if there is no such Fetch."""
+        """Answers a Fetch without records. Does nothing if there is no such Fetch."""
         fetch = self._parked.get(ticket)
         if fetch is not None:
             self._end(fetch)

@@ -1,2 +1,2 @@
-"""What comes from the upstream clusters: assignments and records, the memory that they may use, stalls, truncation; and
-how a pool, or one cluster of it, is drained."""
+"""The intake from the upstream clusters: assignments, records, backpressure, stalls and truncation. Also the drain of a
+pool, or of one cluster of it."""

@@ -1,8 +1,8 @@
-"""How much the engines may bring: backlogs are bounded in bytes per partition and per pool.
+"""Backpressure on the engines: bounds the bytes of backlogs, for each partition and each pool.
 
-Engines stop asking when a budget is used up. An engine cannot leave out one partition without losing what it has
-prefetched of it, so a partition is paused only while its full backlog would keep others from bringing what somebody
-waits for; it is resumed when half of it is gone.
+Engines stop fetching when a budget is used up. An engine that pauses a partition loses the records that it has
+prefetched of it. So a partition is paused only while its full backlog would keep the engine from bringing records that
+members wait for. It is resumed when half of its backlog is gone.
 """
 
 from __future__ import annotations
@@ -17,63 +17,67 @@ from mesh.records.spans import ClusterName
 
 
 class Backpressure:
-    """Tells engines to bring more, to wait, or to pause a partition."""
+    """Makes engines fetch more, stop, or pause a partition."""
 
-    def __init__(self, parts: PoolParts, shared: MemoryBudget) -> None:
+    def __init__(self, parts: PoolParts, memory: MemoryBudget) -> None:
         self._group = parts.group
         self._settings = parts.settings
-        self._shared = shared
+        self._memory = memory
         self._outbox = parts.outbox
         self._consuming: dict[ClusterName, bool] = {}
         self._backlogged: set[Partition] = set()
         """Partitions with a backlog that are not paused."""
         self._full: set[Partition] = set()
-        """Those of them that have used up their budget."""
+        """Partitions of `_backlogged` that have used up their budget."""
         self._paused: set[Partition] = set()
-        self._told = 0
+        self._reported_bytes = 0
         self.is_stopped = False
-        """Whether nothing is wanted at all."""
+        """True if no records are wanted at all."""
         self.withheld: set[ClusterName] = set()
-        """Of which nothing is wanted."""
+        """Clusters from which no records are wanted."""
 
     def add_cluster(self, cluster: ClusterName) -> None:
         self._consuming.setdefault(cluster, True)
 
     def forget(self, partition: Partition) -> None:
-        """A new assignment: no partition is paused in it."""
+        """Forgets a partition of a new assignment, in which no partition is paused."""
         for known in (self._paused, self._backlogged, self._full):
             known.discard(partition)
 
     def begin_anew(self, partition: Partition) -> None:
-        """Its offsets begin anew in the same assignment: the engine still has it paused."""
+        """Resumes a partition whose offsets start again in the same assignment, since the engine still has it
+        paused."""
         if partition in self._paused:
             self._resume(partition)
 
     def leave(self) -> None:
-        """The engines are gone, and with them what they were told."""
+        """Forgets all clusters and pauses, because the engines are gone."""
         self._consuming.clear()
         self._paused.clear()
 
     def leave_cluster(self, cluster: ClusterName) -> None:
-        """The same for the engine of one cluster."""
+        """Forgets one cluster and its pauses, because its engine is gone."""
         self._consuming.pop(cluster, None)
         self._paused -= {partition for partition in self._paused if partition.source.cluster == cluster}
 
     def close(self) -> None:
-        """The pool has ended, and keeps nothing any more."""
-        self._shared.used -= self._told
-        self._told = 0
+        """Releases the memory of a pool that has ended."""
+        self._memory.used -= self._reported_bytes
+        self._reported_bytes = 0
 
     def update(self, touched: Iterable[Partition], backlog: int, kept: int, hungry: bool, idle: bool = False) -> None:
-        """Decide again. backlog: bytes that wait in the pool; kept: bytes of what was sent or collected; hungry:
-        whether some Fetch waits for records; idle: nobody is there who would take any."""
-        self._shared.used += backlog + kept - self._told
-        self._told = backlog + kept
-        over = backlog >= self._settings.pool_budget or self._shared.is_used_up
+        """Pauses and resumes partitions and engines.
+
+        * backlog: the bytes in the pool's backlogs. kept: bytes that were sent or collected.
+        * hungry: whether a Fetch waits for records. idle: whether no member would take any.
+        """
+        self._memory.used += backlog + kept - self._reported_bytes
+        self._reported_bytes = backlog + kept
+        over = backlog >= self._settings.pool_budget or self._memory.is_used_up
         self._note(touched, over)
         full = self._backlogged if over else self._full
         if hungry:
-            # Somebody waits for records of another partition: only what is full must stop.
+            # A member waits for records of another partition: pause only the full ones.
             for partition in list(full):
                 self._pause(partition)
         stop = idle or self.is_stopped or bool(full)
@@ -93,7 +97,8 @@ class Backpressure:
             self._sort(partition)
 
     def _sort(self, partition: Partition) -> None:
-        """What is to be looked at in every step is known by then: a pool may have hundreds of partitions."""
+        """Sorts a partition into its sets, so that a step checks only those that matter: a pool may have hundreds of
+        partitions."""
         size = 0 if partition in self._paused else partition.backlog_bytes
         (self._backlogged.add if size else self._backlogged.discard)(partition)
         is_full = size >= self._settings.partition_budget

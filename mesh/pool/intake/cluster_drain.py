@@ -1,8 +1,9 @@
-"""How a pool leaves one upstream cluster while it goes on with the others: for good, or to come back to it anew.
+"""The drain of one upstream cluster. The pool leaves the cluster and goes on with the others; it may come back.
 
-As when a pool is drained (`drain`): no record of that cluster is given any more, and members commit what they hold
-of it. When nothing is held any more, or the time that they were given is over, what is acknowledged is committed a last
-time, with the runs above the lowest record that is not, and the group is left there. What is held then is released.
+As in the drain of a pool (`drain`), no record of that cluster is delivered any more, and members commit the records
+that they hold of it. When they hold none, or their time is over, the pool commits for the last time and leaves the
+group there. That commit has the acknowledged runs above the lowest unsettled record, too. Records that are still held
+are released.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from mesh.records.spans import ClusterName
 
 
 class ClusterDrain:
-    """Leaves one upstream cluster while the pool goes on. members: all that live."""
+    """Leaves one upstream cluster while the pool goes on. members: the living members."""
 
     def __init__(
         self,
@@ -42,10 +43,11 @@ class ClusterDrain:
         self._members = members
         self._outbox = parts.outbox
         self.deadlines: dict[ClusterName, Timer] = {}
-        """Of the clusters that are being left just now."""
+        """The deadlines of the clusters that this pool is leaving."""
 
     def begin(self, cluster: ClusterName, grace: float, now: float) -> None:
-        """Give nothing of a cluster any more; members have `grace` seconds to commit what they hold of it."""
+        """Stops delivering records of a cluster. Members have `grace` seconds to commit the records that they hold of
+        it."""
         if cluster in self.deadlines:
             return
         distribution = self._serving.distribution
@@ -59,19 +61,19 @@ class ClusterDrain:
         self.deadlines[cluster] = self._timers.at(now + grace, lambda _: self._leave(cluster))
 
     def go_on(self) -> None:
-        """At the end of each step: leave as soon as there is nothing to wait for."""
+        """Leaves the cluster if nothing is left to wait for. Called at the end of each step."""
         for cluster in [cluster for cluster in self.deadlines if self._commits.is_idle_on(cluster)]:
             if not self._held(cluster) and not any(partition.dead_lettering for partition in self._partitions(cluster)):
                 self._leave(cluster)
 
-    def come_back(self, cluster: ClusterName, now: float) -> None:
-        """Consume what is wanted of it, if anything; also where it was not left yet."""
+    def rejoin(self, cluster: ClusterName, now: float) -> None:
+        """Consumes the wanted topics of a cluster again, even if the pool has not left it yet."""
         if (deadline := self.deadlines.pop(cluster, None)) is not None:
             deadline.cancel()
         distribution = self._serving.distribution
         distribution.withheld.discard(cluster)
         self._backpressure.withheld.discard(cluster)
-        self._intake.come_back_to(cluster)
+        self._intake.rejoin_cluster(cluster)
         for partition in self._partitions(cluster):
             distribution.touched.add(partition)
             if partition.is_active:
@@ -85,17 +87,17 @@ class ClusterDrain:
         fenced = self._held(cluster)
         positions = self._commits.unstored(self._partitions(cluster))
         self._outbox.put(LeaveUpstream(self._group, positions, cluster))
-        self._intake.leave(cluster)
+        self._intake.leave_cluster(cluster)
         self._commits.forget_cluster(cluster)
         self._backpressure.leave_cluster(cluster)
         fields = {"cluster": cluster, "in_flight": fenced}
-        self._outbox.report("an upstream cluster was left", fields, "warning" if fenced else "info")
+        self._outbox.report("upstream cluster left", fields, "warning" if fenced else "info")
 
     def _partitions(self, cluster: ClusterName) -> list[Partition]:
         return [partition for source, partition in self._serving.partitions.items() if source.cluster == cluster]
 
     def _held(self, cluster: ClusterName) -> int:
-        """Offsets that members hold of it."""
+        """Returns the number of offsets that members hold of the cluster."""
         return sum(
             window.held
             for member in self._members

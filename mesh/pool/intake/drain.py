@@ -1,8 +1,9 @@
-"""How a pool stops: no record is given any more, members commit what they hold, the upstream groups are left.
+"""The drain of a pool: nothing more is delivered, members commit the records that they hold, and the pool leaves its
+upstream groups.
 
-Its members stay: their Fetches find nothing, their commits are taken. When nothing is held any more, or the time that
-they were given is over, the pool commits and leaves its upstream groups, so that another process gets its partitions.
-What is held then is released; it is delivered again by whoever reads on, and the commits of it are refused.
+Its members stay: their Fetches find no records, and their commits are accepted. When they hold no records, or their
+time is over, the pool commits and leaves its upstream groups, so that another process gets its partitions. Records that
+are still held are released: the next owner delivers them again, and commits of them are refused.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from mesh.pool.state.member import Member
 
 
 class DrainState(Enum):
-    """What a pool does now."""
+    """The state of a drain."""
 
     SERVING = "serving"
     DRAINING = "draining"
@@ -29,7 +30,7 @@ class DrainState(Enum):
 
 
 class PoolDrain:
-    """Leaves all upstream clusters of a pool. members: all that live."""
+    """Leaves all upstream clusters of a pool. members: the living members."""
 
     def __init__(
         self,
@@ -53,11 +54,11 @@ class PoolDrain:
 
     @property
     def held(self) -> int:
-        """Offsets that members hold."""
+        """The number of offsets that members hold."""
         return sum(member.in_flight for member in self._members)
 
     def begin(self, grace: float, now: float) -> None:
-        """Give nothing any more; members have `grace` seconds to commit what they hold."""
+        """Stops delivering. Members have `grace` seconds to commit the records that they hold."""
         if self.drain_state is not DrainState.SERVING:
             return
         self.drain_state = DrainState.DRAINING
@@ -70,23 +71,24 @@ class PoolDrain:
                 self._serving.answer(fetch, now)
         self._deadline = self._timers.at(now + grace, self._leave)
         fields = {"in_flight": self.held, "deadline": grace}
-        self._outbox.report("a pool is being drained", fields)
+        self._outbox.report("pool draining", fields)
 
-    def begin_away(self) -> None:
-        """A pool that begins while its group is drained here: it does not even join upstream."""
+    def start_drained(self) -> None:
+        """Makes a new pool drained from the start, because its group is drained in this process. It does not even join
+        upstream."""
         self.drain_state = DrainState.DRAINED
         self._serving.distribution.is_stopped = self._backpressure.is_stopped = True
-        self._intake.withdraw()
+        self._intake.leave_all()
 
     def go_on(self, now: float) -> None:
-        """At the end of each step: leave as soon as there is nothing to wait for."""
+        """Leaves the groups if nothing is left to wait for. Called at the end of each step."""
         if self.drain_state is not DrainState.DRAINING or not self._commits.is_idle or self.held:
             return
         if not any(partition.dead_lettering for partition in self._serving.partitions.values()):
             self._leave(now)
 
     def cancel(self, now: float) -> None:
-        """Serve again."""
+        """Cancels the drain, and serves the group again."""
         if self.drain_state is DrainState.SERVING:
             return
         if self._deadline is not None:
@@ -94,12 +96,12 @@ class PoolDrain:
         self.drain_state = DrainState.SERVING
         distribution = self._serving.distribution
         distribution.is_stopped = self._backpressure.is_stopped = False
-        self._intake.come_back()
+        self._intake.rejoin_all()
         for partition in self._serving.partitions.values():
             distribution.touched.add(partition)
             if partition.is_active:
                 self._serving.activate(partition, now)
-        self._outbox.report("a pool is not drained any more")
+        self._outbox.report("pool drain cancelled")
 
     def _leave(self, now: float) -> None:
         if self.drain_state is not DrainState.DRAINING:
@@ -109,8 +111,8 @@ class PoolDrain:
         self.drain_state = DrainState.DRAINED
         fenced = self.held
         self._outbox.put(LeaveUpstream(self._group, self._commits.unstored(self._serving.partitions.values())))
-        self._intake.withdraw()
+        self._intake.leave_all()
         self._commits.forget()
         self._backpressure.leave()
         level = "warning" if fenced else "info"
-        self._outbox.report("a pool is drained", {"in_flight": fenced}, level)
+        self._outbox.report("pool drained", {"in_flight": fenced}, level)

@@ -1,7 +1,7 @@
-"""Partitions for which members wait while nothing comes from upstream, although it should.
+"""Stalls: partitions for which members wait although the upstream cluster should deliver records.
 
-Whatever the reason is, an engine that stopped asking or an assignment that does not come, its members would only see
-silence. So it is told, once, by name. Nothing here mends anything.
+The reason may be an engine that stopped fetching, or a missing assignment. Members would only see silence, so each
+stall is reported once, by name. Nothing is repaired here.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from mesh.pool.state.partition import Ownership, Partition
 from mesh.records.spans import UpstreamPartition
 
 STALLED = 30.0
-"""Seconds. A rebalance with slow members upstream may take longer, and is worth a line, too."""
+"""Seconds. A rebalance with slow upstream members may take longer, and deserves a log entry, too."""
 LOOK = 5.0
 MOST_NAMES = 5
-"""Members that a line names."""
+"""The most members that a log entry names."""
 
 
 class Stalls:
-    """The partitions of one pool of which it was told that nothing comes. Clusters that are down are told elsewhere."""
+    """The stalls of one pool. Clusters that are down are reported elsewhere."""
 
     def __init__(
         self,
@@ -35,13 +35,13 @@ class Stalls:
         self._timers = parts.timers
         self._outbox = parts.outbox
         self._since: dict[UpstreamPartition, tuple[tuple[Ownership, int], float]] = {}
-        """How each partition that should bring something stood, and since when it stands like that."""
-        self._told: set[UpstreamPartition] = set()
+        """The state of each partition that should deliver records, and since when it has been the same."""
+        self._reported: set[UpstreamPartition] = set()
         parts.timers.at(now + LOOK, self._look)
 
     def __contains__(self, source: UpstreamPartition) -> bool:
-        """Whether it has been told that nothing comes from this partition."""
-        return source in self._told
+        """Returns whether a stall of this partition has been reported."""
+        return source in self._reported
 
     def _look(self, now: float) -> None:
         for source, partition in self._partitions.items():
@@ -52,12 +52,12 @@ class Stalls:
                 self._over(source)
                 continue
             self._since[source] = (stand, since)
-            if now - since >= STALLED and source not in self._told:
-                self._tell(partition, now - since)
+            if now - since >= STALLED and source not in self._reported:
+                self._report(partition, now - since)
         self._timers.at(now + LOOK, self._look)
 
     def _should_bring(self, partition: Partition) -> bool:
-        """Whether some member waits for what this partition is known, or may be found, to have."""
+        """Returns whether a member waits for records that this partition has, or may have."""
         if self._commits.is_down(partition.source.cluster):
             return False
         match partition.ownership:
@@ -68,8 +68,8 @@ class Stalls:
             case Ownership.UNASSIGNED:
                 return bool(partition.parked) and partition.is_awaited
 
-    def _tell(self, partition: Partition, seconds: float) -> None:
-        self._told.add(partition.source)
+    def _report(self, partition: Partition, seconds: float) -> None:
+        self._reported.add(partition.source)
         names = sorted({fetch.member.name for fetch in partition.parked})
         fields = {
             "partition": str(partition.source),
@@ -80,10 +80,10 @@ class Stalls:
             "waiting": len(names),
             "members": names[:MOST_NAMES],
         }
-        self._outbox.report("members wait, and nothing comes from upstream", fields, "warning")
+        self._outbox.report("upstream partition stalled", fields, "warning")
 
     def _over(self, source: UpstreamPartition) -> None:
-        if source in self._told:
-            self._told.discard(source)
+        if source in self._reported:
+            self._reported.discard(source)
             fields = {"partition": str(source)}
-            self._outbox.report("members wait for upstream no more", fields)
+            self._outbox.report("upstream partition resumed", fields)

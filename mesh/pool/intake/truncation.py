@@ -1,8 +1,8 @@
-"""What becomes of a partition whose log was truncated: an unclean election, or a log that was cut off.
+"""The truncation of a partition's log, for example by an unclean election.
 
-Below the offset where the logs part everything stays as it is: what is settled, what members and leases hold, what
-waits. From there on all of it is void, and read anew. A plain consumer that finds its log truncated does the same: its
-position goes back to where the logs part, and its committed offset stays (KIP-320).
+Below the offset where the logs diverge everything stays: settled offsets, held and leased records, the backlog. From
+there on everything is void, and is read again. A plain consumer does the same: its position goes back to the
+divergence, and its committed offset stays (KIP-320).
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ from mesh.records.spans import Span
 
 
 def highest_known(partition: Partition) -> int:
-    """The highest offset that was received, or is settled, leased, or was delivered in vain; -1 for none."""
+    """Returns the highest offset that was received, settled, leased or delivered in vain; -1 if there is none."""
     ledger = partition.ledger
     return max(ledger.received - 1, ledger.highest, partition.released_unread.highest, partition.highest_leased)
 
 
 def truncate(partition: Partition, offset: int, serving: Serving, members: Iterable[Member]) -> None:
-    """Forget what is known from `offset` on. Nobody may be given anything of it until it is activated again."""
+    """Forgets everything from `offset` on. Suspends the partition: no record of it may be delivered until it is
+    activated again."""
     distribution = serving.distribution
     for fetch, partition_fetch in list(partition.parked.items()):
         distribution.give_back(fetch, [partition_fetch])
@@ -49,12 +50,13 @@ def truncate(partition: Partition, offset: int, serving: Serving, members: Itera
     _truncate_leases(partition, offset)
     partition.ledger.truncate(offset)
     partition.end = min(partition.end, offset)
-    partition.given = min(partition.given, offset - 1)
+    partition.highest_given = min(partition.highest_given, offset - 1)
     distribution.touched.add(partition)
 
 
 def _truncate_batches(partition: Partition, offset: int, serving: Serving) -> None:
-    """What reaches beyond the offset lies in bytes of the old log: what is left of it is read again."""
+    """Drops batches that reach beyond the offset, since they have bytes of the old log. Their remaining offsets are
+    read again."""
     cut = [each for each in partition.backlog.values() if each.last >= offset]
     for available in cut:
         serving.distribution.backlogs.take(partition, available)

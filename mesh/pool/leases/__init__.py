@@ -1,2 +1,2 @@
-"""Range leases: spans that batch readers such as Spark hold beside the members and acknowledge as a whole
+"""Range leases: spans that batch readers such as Spark hold, instead of members, and acknowledge as a whole
 (docs/spark.md)."""

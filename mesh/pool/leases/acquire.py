@@ -1,5 +1,5 @@
-"""What of a partition nobody holds, and taking it for a lease: of many spans at once, since one after the other would
-cost their square."""
+"""Finds the free spans of a partition, and takes them for a lease. Spans are taken together: one by one would cost the
+square of their number."""
 
 from __future__ import annotations
 
@@ -11,33 +11,36 @@ from mesh.pool.state.ledger import keep_unsettled
 from mesh.pool.state.partition import Partition, Released
 from mesh.pool.state.window import Available
 from mesh.records.batch import CorruptBatch
-from mesh.records.span_lists import joined, parts_of, within, without
+from mesh.records.span_lists import merge_adjacent, parts_of, within, without
 from mesh.records.spans import Span
 
 
 def available_spans(partition: Partition, spare_suspects: bool, distribution: Distribution) -> list[Span]:
-    """Released spans first; then what waits in the backlog and was never acquired; then what the engine has not brought
-    yet, up to the last stable offset; as runs, however small the batches are. spare_suspects: what is suspected of
-    killing its members is left to them."""
+    """Returns the free spans, as runs: released ones first, then new ones of the backlog, then those that the engine
+    has not brought yet, up to the high watermark, or the last stable offset under read_committed. spare_suspects:
+    whether to leave suspected records to members."""
     if not partition.is_active:
         return []
-    spans = [entry.span for entry in partition.released.values()]
+    spans = [entry.span for entry in partition.released.values() if not partition.is_replayed(entry.span)]
     spans += _backlog(partition, True, spare_suspects, distribution)
     if not partition.is_full:
         spans += _backlog(partition, False, spare_suspects, distribution) + unread(partition)
-    return joined(spans)
+    return merge_adjacent(spans)
 
 
 def _backlog(partition: Partition, was_sent: bool, spare_suspects: bool, distribution: Distribution) -> list[Span]:
     return [
         entry.span
         for entry in partition.backlog.values()
-        if entry.history.was_sent is was_sent and not (spare_suspects and distribution.quarantine.is_suspected(entry))
+        if entry.history.was_sent is was_sent
+        and not partition.is_replayed(entry.span)
+        and not (spare_suspects and distribution.quarantine.is_suspected(entry))
     ]
 
 
 def unread(partition: Partition, spans: Sequence[Span] | None = None) -> list[Span]:
-    """What is in the log, was not brought by the engine, and is not held by a lease. spans: nothing but these."""
+    """Returns the offsets in the log that the engine has not brought, and that no lease holds. spans: the only ones to
+    consider; None for all."""
     first, last = max(partition.ledger.received, partition.ledger.committable), partition.end - 1
     if first > last:
         return []
@@ -46,29 +49,31 @@ def unread(partition: Partition, spans: Sequence[Span] | None = None) -> list[Sp
 
 
 def obtainable(partition: Partition, spans: Sequence[Span]) -> list[Span]:
-    """What of these (ascending, none overlapping) nobody holds, wherever it is; ascending."""
+    """Returns all free parts of these spans (ascending, none overlapping), ascending."""
     found = unread(partition, spans)
-    found += within(spans, (entry.span for entry in partition.released_in(spans)))
-    found += within(spans, (entry.span for entry in partition.backlog_in(spans)))
+    waiting = [entry.span for entry in partition.released_in(spans)]
+    waiting += [entry.span for entry in partition.backlog_in(spans)]
+    found += within(spans, sorted((span for span in waiting if not partition.is_replayed(span)), key=_first))
     return sorted(found, key=_first)
 
 
 def acquire(
     distribution: Distribution, partition: Partition, spans: Sequence[Span], now: float
 ) -> list[tuple[Span, History]]:
-    """Take what nobody holds of these spans, from wherever it is. What a batch has that cannot be cut is left there."""
+    """Takes all free parts of these spans, and returns them with their histories. Parts of a batch that cannot be cut
+    stay."""
     taken = partition.released_unread.take(unread(partition, spans))
     taken += _from_released(partition, spans)
     taken += _from_backlog(distribution, partition, spans)
     distribution.touched.add(partition)
-    distribution.wait_for_more(partition, now)
-    return _joined(sorted(taken, key=lambda entry: entry[0].first))
+    distribution.requeue_ineligible(partition, now)
+    return _merge_adjacent(sorted(taken, key=lambda entry: entry[0].first))
 
 
 def _from_released(partition: Partition, spans: Sequence[Span]) -> list[tuple[Span, History]]:
     taken: list[tuple[Span, History]] = []
     for released in partition.released_in(spans):
-        # What is being read again of it comes in vain: its entry is another one from now on.
+        # The rest gets new entries, so a reread of this one is ignored.
         del partition.released[released.span.first]
         parts = parts_of(released.span, spans)
         for rest in without([released.span], parts):
@@ -94,15 +99,15 @@ def _from_backlog(
     return taken
 
 
-def _joined(spans: list[tuple[Span, History]]) -> list[tuple[Span, History]]:
-    """Neighbours of the same history are one."""
-    joined: list[tuple[Span, History]] = []
+def _merge_adjacent(spans: list[tuple[Span, History]]) -> list[tuple[Span, History]]:
+    """Joins neighbouring spans that have the same history."""
+    merged: list[tuple[Span, History]] = []
     for span, history in spans:
-        if joined and joined[-1][0].last + 1 == span.first and joined[-1][1] == history:
-            joined[-1] = (Span(joined[-1][0].first, span.last), history)
+        if merged and merged[-1][0].last + 1 == span.first and merged[-1][1] == history:
+            merged[-1] = (Span(merged[-1][0].first, span.last), history)
         else:
-            joined.append((span, history))
-    return joined
+            merged.append((span, history))
+    return merged
 
 
 def _first(span: Span) -> int:

@@ -1,4 +1,4 @@
-"""What a request for a lease may have: evenly of all partitions, and beside members no more than half of each."""
+"""Chooses the spans of a lease: evenly over the partitions, and at most half of each while the pool has members."""
 
 from __future__ import annotations
 
@@ -20,23 +20,28 @@ from mesh.records.spans import Span, TopicName, UpstreamPartition
 Chosen: TypeAlias = tuple[Partition, Span]
 NOWHERE: Mapping[UpstreamPartition, int] = MappingProxyType({})
 MOST_SPANS = 50
-"""Runs that one request takes of a partition."""
+"""The most runs that one request takes of a partition."""
 USUAL_SIZE = 1_000.0
-"""Bytes of a record of which nothing is known."""
+"""The assumed bytes of a record when no size is known."""
 
 
 class LeaseChoice:
+    """Chooses spans for the leases of one pool."""
+
     def __init__(self, serving: Serving, commits: Commits, held: HeldLeases) -> None:
         self._serving = serving
         self._commits = commits
         self._held = held
         self._had_single = False
-        """Whether the last record that came alone was a lease's: every other one is."""
+        """True if a lease got the last single record. Leases get every other one."""
 
     def choose(self, request: LeaseRequest, begins: Mapping[UpstreamPartition, int] = NOWHERE) -> list[Chosen]:
-        """Spans of at most `most` offsets in all, evenly over the partitions; while the pool has members, at most half
-        of what is available of each (or, when none of them waits, the last one too; when one does, every other).
-        begins: nothing below these."""
+        """Returns spans of at most `most` offsets in all, evenly over the partitions.
+
+        While the pool has members, a lease gets at most half of the available offsets of each partition. It gets a
+        single available offset if no member waits, and every other time if one does. begins: the offset of each
+        partition below which nothing is taken.
+        """
         available = [
             (partition, spans)
             for partition in self._held.partitions(request.topics)
@@ -55,11 +60,11 @@ class LeaseChoice:
         return chosen
 
     def behind_all(self, topics: Iterable[TopicName]) -> Mapping[UpstreamPartition, int]:
-        """The offset behind all that is known of each partition."""
+        """Returns the offset behind all known offsets of each partition."""
         return {each.source: max(each.end, each.ledger.received) for each in self._held.partitions(topics)}
 
     def rest_of(self, request: LeaseRequest, lease: Lease) -> LeaseRequest | None:
-        """What a lease that was begun for a request may still take; None if that is nothing."""
+        """Returns a request for the rest of a lease that has begun; None if the lease may take nothing more."""
         most, most_bytes = request.most, request.most_bytes
         for each in self._held.ranges(lease):
             most -= len(each.span)
@@ -70,8 +75,8 @@ class LeaseChoice:
             return None
         return replace(request, most=most, most_bytes=most_bytes)
 
-    def are_unweighed(self, topics: Iterable[TopicName]) -> bool:
-        """Whether there is anything to lease of which nothing is known of how large records are, and will be soon."""
+    def are_sizes_unknown(self, topics: Iterable[TopicName]) -> bool:
+        """Returns whether records of unknown size can be leased, and their size will soon be known."""
         return any(
             partition.is_active
             and not partition.mean_size
@@ -81,16 +86,16 @@ class LeaseChoice:
         )
 
     def note_sizes(self, ranges: Iterable[Range], size: int) -> None:
-        """A holder says how many bytes the records of these had, all together."""
+        """Notes the bytes of the records in these ranges, all together, as a holder counted them."""
         counts = [(each, len(each.span)) for each in ranges]
         total = sum(count for _, count in counts)
         for each, offsets in counts:
-            self._serving.partitions[each.partition].weigh(round(size * offsets / total), offsets)
+            self._serving.partitions[each.partition].learn_size(round(size * offsets / total), offsets)
 
     def _available(
         self, partition: Partition, request: LeaseRequest, begins: Mapping[UpstreamPartition, int]
     ) -> list[Span]:
-        """What a request may have of one partition."""
+        """Returns the spans that a request may have of one partition."""
         distribution = self._serving.distribution
         is_withheld = distribution.is_stopped or partition.source.cluster in distribution.withheld
         if is_withheld or not self._held.has_room(partition, request.id, request.holder, MOST_SPANS):
@@ -105,7 +110,7 @@ class LeaseChoice:
         return first_of(spans, self._share_of(count(spans))) if has_members else spans
 
     def _share_of(self, available: int) -> int:
-        """What a lease may have of so many offsets of a partition beside members."""
+        """Returns the part of these offsets that a lease may take beside members."""
         if self._serving.distribution.waiting == 0:
             return (available + 1) // 2
         if available == 1:

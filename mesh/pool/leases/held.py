@@ -1,4 +1,4 @@
-"""What leases hold of the partitions of a pool, beside the members' windows."""
+"""The spans that leases hold in the partitions of a pool, beside the windows of members."""
 
 from __future__ import annotations
 
@@ -13,23 +13,24 @@ from mesh.pool.fetch.serving import Serving
 from mesh.pool.leases.acquire import acquire, obtainable
 from mesh.pool.offsets.commits import Commits
 from mesh.pool.offsets.metadata import size_of_leases
-from mesh.pool.state.incarnations import shared
+from mesh.pool.state.incarnations import common_prefix
 from mesh.pool.state.leases import HolderId, Lease, Leased, LeaseId, NoRoom, Range, holder_of, stored_leases
 from mesh.pool.state.partition import Ownership, Partition
 from mesh.pool.state.window import Delivery
-from mesh.records.span_lists import apart, at_or_above, below, joined, within, without
+from mesh.records.span_lists import at_or_above, below, disjoint, merge_adjacent, within, without
 from mesh.records.spans import Span, TopicName, UpstreamPartition
 
 METADATA_SHARE = 0.5
-"""The part of the metadata of a commit that leases may take."""
+"""The part of a commit's metadata that leases may take."""
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
-    """What a claim or an acknowledgement names of one partition, under one id of its topic.
+class ResolvedSpans:
+    """The spans of one partition, with one topic id, in a claim or an acknowledgement. All are ascending, none
+    overlapping.
 
-    spans: those of the life that the lease is of, ascending, none overlapping. void: those that are of another one.
-    takes: whether it may have what nobody holds of them.
+    spans: those of the same incarnation of the log. void: those of another one. takes: whether free parts of `spans`
+    may be taken.
     """
 
     partition: Partition
@@ -43,6 +44,8 @@ class Named:
 
 
 class HeldLeases:
+    """The spans that the leases of one pool hold."""
+
     def __init__(self, settings: PoolSettings, topics: VirtualTopics, serving: Serving, commits: Commits) -> None:
         self._settings = settings
         self._topics = topics
@@ -50,10 +53,10 @@ class HeldLeases:
         self._commits = commits
         self._delivery_events = serving.delivery_events
 
-    # Taking
+    # Acquire
 
     def hold(self, lease: Lease, partition: Partition, spans: Sequence[Span], now: float) -> None:
-        """Take what nobody holds of these (ascending, none overlapping) for a lease."""
+        """Takes the free parts of these spans (ascending, none overlapping) for a lease."""
         taken = acquire(self._serving.distribution, partition, spans, now)
         for part, history in taken:
             partition.leased[part.first] = Leased(part, history, lease)
@@ -61,12 +64,14 @@ class HeldLeases:
                 DeliveryEventType.LEASED, partition.source, [part], holder_of(lease), history.count + 1
             )
         if taken:
-            lease.lives[partition.source] = partition.life
+            lease.incarnations[partition.source] = partition.incarnation
         self._changed(partition)
 
-    def name(self, lease: Lease, ranges: Iterable[Range], has_ended: bool) -> tuple[list[Named], list[Range]]:
-        """What ranges mean to a lease, and those that are absent. has_ended: it holds nothing at the moment, and may
-        have what nobody has taken since."""
+    def resolve(
+        self, lease: Lease, ranges: Iterable[Range], has_ended: bool
+    ) -> tuple[list[ResolvedSpans], list[Range]]:
+        """Returns the spans that the ranges stand for, and the absent ranges. has_ended: whether the lease has ended,
+        so that it holds none of them and may take those that are still free."""
         absent: list[Range] = []
         found: dict[tuple[Partition, str | None], list[Span]] = {}
         for each in ranges:
@@ -75,34 +80,35 @@ class HeldLeases:
                 absent.append(each)
             else:
                 found.setdefault((partition, each.topic_id), []).append(each.span)
-        named = [
-            self._name(lease, partition, topic_id, apart(spans), has_ended)
+        resolved = [
+            self._resolve(lease, partition, topic_id, disjoint(spans), has_ended)
             for (partition, topic_id), spans in found.items()
         ]
-        return named, absent
+        return resolved, absent
 
-    def _name(
+    def _resolve(
         self, lease: Lease, partition: Partition, topic_id: str | None, spans: list[Span], has_ended: bool
-    ) -> Named:
-        same = shared(lease.lives.get(partition.source), partition.life, topic_id)
+    ) -> ResolvedSpans:
+        same = common_prefix(lease.incarnations.get(partition.source), partition.incarnation, topic_id)
         takes = has_ended or not same.is_certain
-        return Named(partition, topic_id, below(spans, same.below), at_or_above(spans, same.below), takes)
+        return ResolvedSpans(partition, topic_id, below(spans, same.below), at_or_above(spans, same.below), takes)
 
     @staticmethod
     def _is_absent(lease: Lease, partition: Partition, topic_id: str | None) -> bool:
-        """Also a partition that has just come, while nobody has said of which topic it is."""
+        """Returns whether the partition is absent for a lease. Just after an assignment it is, while its topic id is
+        unknown."""
         if partition.ownership is Ownership.UNASSIGNED:
             return True
-        same = shared(lease.lives.get(partition.source), partition.life, topic_id)
-        return topic_id is not None and not same.is_certain and partition.life.topic_id is None
+        same = common_prefix(lease.incarnations.get(partition.source), partition.incarnation, topic_id)
+        return topic_id is not None and not same.is_certain and partition.incarnation.topic_id is None
 
-    def has_no_room(self, lease: Lease, named: Iterable[Named], is_acknowledged: bool) -> NoRoom | None:
-        """A partition whose commit metadata could not hold what is leased of it, if a claim or an acknowledgement was
-        done."""
+    def has_no_room(self, lease: Lease, resolved: Iterable[ResolvedSpans], is_acknowledged: bool) -> NoRoom | None:
+        """Returns a partition whose commit metadata could not hold its leases after a claim or an acknowledgement; None
+        if all could."""
         held: dict[Partition, list[Span]] = {}
-        for each in named:
+        for each in resolved:
             before = held.get(each.partition, self._spans_of(lease, each.partition))
-            after = without(before, each.spans) if is_acknowledged else apart([*before, *self._free(each)])
+            after = without(before, each.spans) if is_acknowledged else disjoint([*before, *self._free(each)])
             held[each.partition] = after
         for partition, spans in held.items():
             others = [leased for leased in partition.leased.values() if leased.lease is not lease]
@@ -112,21 +118,22 @@ class HeldLeases:
                 self._size(partition, partition.leased.values()),
             )
             if size > max(self._room(partition), before_that):
-                return NoRoom(partition.source, len(joined(spans)))
+                return NoRoom(partition.source, len(merge_adjacent(spans)))
         return None
 
-    def take_again(self, lease: Lease, each: Named, now: float) -> None:
-        """Hold what nobody holds of it, if that may be."""
+    def take_again(self, lease: Lease, each: ResolvedSpans, now: float) -> None:
+        """Takes the free parts of these spans again, if allowed."""
         if free := self._free(each):
             self.hold(lease, each.partition, free, now)
 
-    def outcome(self, lease: Lease, each: Named, is_settled_lost: bool) -> tuple[list[Range], list[Range]]:
-        """done: held by the lease, or settled, unless that counts as lost; lost."""
+    def outcome(self, lease: Lease, each: ResolvedSpans, is_settled_lost: bool) -> tuple[list[Range], list[Range]]:
+        """Returns the done ranges and the lost ranges. A range is done if the lease holds it, or if it is settled.
+        is_settled_lost: whether settled ranges count as lost instead."""
         held = [entry.span for entry in each.partition.leased_in(each.spans) if entry.lease is lease]
         missing = without(each.spans if is_settled_lost else _unsettled(each), held)
         return each.ranges(without(each.spans, missing)), each.ranges([*missing, *each.void])
 
-    # Giving back
+    # Release
 
     def settle(self, lease: Lease, each: Range) -> None:
         partition = self._serving.partitions[each.partition]
@@ -142,7 +149,7 @@ class HeldLeases:
             self._changed(partition)
 
     def give_back(self, lease: Lease, cause: Cause, now: float) -> None:
-        """What it holds comes back: to the front of its partitions."""
+        """Gives the records of a lease back to the front of their partitions."""
         for partition in self.partitions_of(lease):
             mine = [leased for leased in partition.leased.values() if leased.lease is lease]
             for leased in mine:
@@ -153,23 +160,23 @@ class HeldLeases:
             self._serving.rereads.pump(partition)
 
     def restore(self, lease: Lease, partition: Partition, spans: Iterable[Span]) -> None:
-        """What a lease held of a partition that begins; its history is in `released_unread`."""
+        """Restores the records of a lease in a partition that begins. Their history is in `released_unread`."""
         for span, history in partition.released_unread.take(spans):
             partition.leased[span.first] = Leased(span, history, lease)
-            lease.lives[partition.source] = partition.life
+            lease.incarnations[partition.source] = partition.incarnation
             self._delivery_events.add(
                 DeliveryEventType.LEASED, partition.source, [span], holder_of(lease), history.count + 1
             )
 
     def changed(self, lease: Lease) -> None:
-        """Something of it that is stored with each of its partitions."""
+        """Notes a change of a lease, which is stored with each of its partitions."""
         for partition in self.partitions_of(lease):
             self._changed(partition)
 
-    # What there is
+    # Queries
 
     def are_elsewhere(self, lease: Lease, ranges: Iterable[Range]) -> bool:
-        """Whether any of these is absent, or may be soon."""
+        """Returns whether any of these ranges is absent, or may soon be."""
         known = self._serving.partitions
         return any(
             (partition := known.get(each.partition)) is None
@@ -179,7 +186,7 @@ class HeldLeases:
         )
 
     def are_awaited(self, topics: Iterable[TopicName]) -> bool:
-        """Whether it will be known soon to whom all partitions of these are assigned."""
+        """Returns whether the owner of a partition of these topics is not known yet, but soon will be."""
         known = self._serving.partitions
         return any(
             (source not in known or known[source].is_awaited) and not self._commits.is_down(source.cluster)
@@ -187,12 +194,12 @@ class HeldLeases:
             for source in self._topics.consumed(topic)
         )
 
-    def are_unnamed(self, topics: Iterable[TopicName]) -> bool:
-        """Whether the id of one of these will be known soon."""
-        return any(each.is_active and each.life.topic_id is None for each in self.partitions(topics))
+    def lack_topic_ids(self, topics: Iterable[TopicName]) -> bool:
+        """Returns whether the id of one of these topics is not known yet, but soon will be."""
+        return any(each.is_active and each.incarnation.topic_id is None for each in self.partitions(topics))
 
     def partitions(self, topics: Iterable[TopicName]) -> list[Partition]:
-        """Those of this process that stand behind these topics."""
+        """Returns the partitions of these topics that this pool knows."""
         found: dict[UpstreamPartition, Partition] = {}
         for topic in topics:
             for source in self._topics.partitions(topic):
@@ -201,8 +208,8 @@ class HeldLeases:
         return list(found.values())
 
     def partitions_of(self, lease: Lease) -> list[Partition]:
-        """Those of which it holds something."""
-        known = (self._serving.partitions.get(source) for source in lease.lives)
+        """Returns the partitions in which a lease holds records."""
+        known = (self._serving.partitions.get(source) for source in lease.incarnations)
         return [
             partition
             for partition in known
@@ -210,38 +217,39 @@ class HeldLeases:
         ]
 
     def ranges(self, lease: Lease) -> Iterator[Range]:
-        """What it holds."""
+        """Returns the ranges that a lease holds."""
         for partition in self.partitions_of(lease):
             for span in self._spans_of(lease, partition):
-                yield Range(partition.source, span, partition.life.topic_id or None)
+                yield Range(partition.source, span, partition.incarnation.topic_id or None)
 
     def has_room(self, partition: Partition, id: LeaseId, holder: HolderId, runs: int) -> bool:
-        """Whether another lease of a partition could be stored, however its runs are cut."""
+        """Returns whether another lease of a partition could be stored, however its runs lie."""
         if self._commits.is_down(partition.source.cluster):
             return False
         most = (len(id) + len(holder) + 20 + 10 * runs) * 4 // 3
         return self._size(partition, partition.leased.values()) + most <= self._room(partition)
 
-    # How
+    # Internals
 
-    def _free(self, each: Named) -> list[Span]:
-        """What of it nobody holds, if that may be taken."""
+    def _free(self, each: ResolvedSpans) -> list[Span]:
+        """Returns the free parts of resolved spans, if they may be taken."""
         return obtainable(each.partition, _unsettled(each)) if each.takes else []
 
     def _spans_of(self, lease: Lease, partition: Partition) -> list[Span]:
         return [leased.span for leased in partition.leased.values() if leased.lease is lease]
 
     def _room(self, partition: Partition) -> float:
-        """Characters that leases may have of the metadata of a partition's commit."""
+        """Returns the characters that leases may take of the metadata of a partition's commit."""
         return METADATA_SHARE * self._commits.metadata_limit(partition.source.cluster)
 
     def _size(self, partition: Partition, leased: Iterable[Leased]) -> int:
-        """And those that these would have."""
+        """Returns the characters that these leases of a partition take."""
         base = partition.ledger.committable
         return size_of_leases(base, stored_leases(leased, base, self._settings.epoch))
 
     def _give_up(self, partition: Partition, leased: Leased, is_first: bool, cause: Cause, now: float) -> None:
-        """NEVER_FETCHED: as if it had never been leased, since nobody was told of it."""
+        """Releases the records of a lease. With NEVER_FETCHED they count as never leased, because the holder got no
+        answer."""
         count = leased.history.count + 1
         self._delivery_events.note_release(cause, partition.source, [leased.span], holder_of(leased.lease), count)
         for span in partition.ledger.unsettled(leased.span.first, leased.span.last):
@@ -264,6 +272,6 @@ class HeldLeases:
         self._serving.distribution.touched.add(partition)
 
 
-def _unsettled(each: Named) -> list[Span]:
+def _unsettled(each: ResolvedSpans) -> list[Span]:
     ledger = each.partition.ledger
     return [part for span in each.spans for part in ledger.unsettled(span.first, span.last)]

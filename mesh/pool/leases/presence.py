@@ -1,4 +1,4 @@
-"""Holders of leases that are there: those that asked lately, and those whose requests wait."""
+"""The holders of leases that are present: they sent a request lately, or have one waiting."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from mesh.pool.common.outbox import PoolParts
 from mesh.pool.common.timers import Timer
 
 LOOK_AGAIN = 0.1
-"""Seconds between two looks for what a request waits for."""
+"""Seconds between two checks while a request waits."""
 
 
 class Presence:
-    """Which holders of leases are there. A holder counts for `settings.presence` seconds after it was heard."""
+    """The presence of lease holders in one pool. A holder counts for `settings.presence` seconds after each request."""
 
     def __init__(self, parts: PoolParts) -> None:
         self._lasts = parts.settings.presence
@@ -21,29 +21,29 @@ class Presence:
         self._until = 0.0
         self._parked: dict[Ticket, Timer] = {}
 
-    def is_there(self, now: float) -> bool:
+    def is_present(self, now: float) -> bool:
         return bool(self._parked) or now < self._until
 
-    def heard(self, now: float) -> None:
+    def note_request(self, now: float) -> None:
         self._until = now + self._lasts
 
     def park(self, ticket: Ticket, until: float, again: Callable[[float], None], now: float) -> None:
-        """A request waits, and is looked at again soon, or at `until` the latest."""
+        """Parks a request. It is tried again soon, and at `until` at the latest."""
 
         def look(then: float) -> None:
             self._parked.pop(ticket, None)
-            self.heard(then)
+            self.note_request(then)
             again(then)
 
         self._parked[ticket] = self._timers.at(min(now + LOOK_AGAIN, until), look)
 
     def look_again(self, now: float) -> None:
-        """At once."""
+        """Tries all waiting requests again now."""
         for timer in list(self._parked.values()):
             timer.fire(now)
 
     def close(self) -> list[Ticket]:
-        """Nobody waits any more. Returns those who did."""
+        """Cancels all waiting requests, and returns them."""
         parked, self._parked = self._parked, {}
         for timer in parked.values():
             timer.cancel()

@@ -1,4 +1,4 @@
-"""Requests of holders of leases that are answered when what they did is stored upstream."""
+"""Requests of lease holders that are answered when their effect is stored upstream."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from mesh.pool.state.ledger import Ledger
 
 
 @dataclass(frozen=True, slots=True)
-class Needed:
-    """What was leased in `version` of a ledger. acknowledged: the highest offset that was settled then, if some was."""
+class NeededLedger:
+    """A version of a ledger that must be stored, with its leases. acknowledged: the highest offset that was settled by
+    the request; None if it settled none."""
 
     ledger: Ledger
     version: int
@@ -29,17 +30,17 @@ class Needed:
 
 @dataclass(slots=True, eq=False)
 class _Request:
-    """undo: what is done if it is not stored in time."""
+    """A request that waits until its leases are stored. undo: called if they are not stored in time."""
 
     ticket: Ticket
     result: object
-    needed: Sequence[Needed]
+    needed: Sequence[NeededLedger]
     timer: Timer
     undo: Callable[[float], None]
 
 
 class LeaseStore:
-    """Requests that wait for an upstream commit; each is answered when it is stored, or after `commit_timeout`."""
+    """Requests that wait for an upstream commit. Each is answered when it is stored, or after `commit_timeout`."""
 
     def __init__(self, parts: PoolParts) -> None:
         self._timeout = parts.settings.commit_timeout
@@ -51,17 +52,18 @@ class LeaseStore:
         self,
         ticket: Ticket,
         result: object,
-        needed: Sequence[Needed],
+        needed: Sequence[NeededLedger],
         now: float,
         undo: Callable[[float], None] = lambda _: None,
     ) -> None:
-        """With the result at the end of a step in which all that is needed is stored, or with NotStored."""
+        """Answers with `result` at the end of the step in which everything needed is stored, or with NotStored after
+        `commit_timeout`. undo: called in the latter case."""
         timer = self._timers.at(now + self._timeout, lambda then: self._time_out(request, then))
         request = _Request(ticket, result, needed, timer, undo)
         self.requests.add(request)
 
     def stored(self) -> None:
-        """A step ends, in which something may have been stored."""
+        """Answers the requests that are stored. Called at the end of a step."""
         for request in list(self.requests):
             if all(each.is_stored for each in request.needed):
                 self.requests.discard(request)
@@ -69,7 +71,7 @@ class LeaseStore:
                 self._outbox.answer(request.ticket, request.result)
 
     def close(self) -> None:
-        """Nobody will be answered later."""
+        """Answers all waiting requests with NotStored."""
         for request in self.requests:
             request.timer.cancel()
             self._outbox.answer(request.ticket, NotStored())

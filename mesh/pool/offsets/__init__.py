@@ -1,2 +1,2 @@
-"""Upstream commits: when they are sent and answered (`commits`), and how acknowledgements above the committed offset
-are packed in the metadata of a commit (`metadata`)."""
+"""Upstream commits: when they are sent and answered (`commits`), and the text format of their metadata, with
+acknowledgements above the committed offset (`metadata`)."""

@@ -1,9 +1,8 @@
-"""Commits: what members acknowledged is stored in the upstream group, and only then is their commit answered.
+"""Stores acknowledgements in the upstream group, and answers the members' commits after that.
 
-What is acknowledged above the committed offset goes into the metadata of the upstream commit (`acknowledged`). One
-commit per upstream cluster is under way at a time; what is acknowledged meanwhile goes with the next one. A commit that
-is not stored in time is answered with COORDINATOR_LOAD_IN_PROGRESS, which clients retry; so is one that does not fit
-into the metadata.
+Acknowledgements above the committed offset go into the metadata of the upstream commit (`metadata`). One commit for
+each upstream cluster is in flight at a time; later acknowledgements go into the next one. A commit that is not stored
+in time, or does not fit into the metadata, is answered with COORDINATOR_LOAD_IN_PROGRESS, which clients retry.
 """
 
 from __future__ import annotations
@@ -18,7 +17,8 @@ from mesh.pool.common.effects import CommitUpstream
 from mesh.pool.common.outbox import PoolParts
 from mesh.pool.common.results import CommitResult, TopicPartition
 from mesh.pool.common.timers import Timer
-from mesh.pool.offsets.metadata import ForeignMetadata, Packed, Unpacked, pack, unpack
+from mesh.pool.offsets.metadata import Packed, Unpacked, pack, unpack
+from mesh.pool.offsets.payload import ForeignMetadata
 from mesh.pool.state.leases import StoredLease, stored_leases
 from mesh.pool.state.ledger import Ledger
 from mesh.pool.state.partition import Partition
@@ -28,16 +28,17 @@ from mesh.wire.errors import ErrorCode
 RETRY_AFTER = 0.2
 """Seconds between a failed upstream commit and the next attempt."""
 PASS_AFTER = 5.0
-"""Seconds after which a committed offset moves past offsets without records, when nothing is acknowledged that would
-take it along: as often as consumers commit by default."""
+"""Seconds after which the committed offset moves past offsets without records, without a commit of a member: the
+default interval of consumers' commits."""
 
 FULL = 0.75
-"""The part of the metadata above which a partition delivers nothing new: the rest is for what was delivered already."""
+"""The part of the metadata beyond which a partition delivers no new records. The rest is for records that are delivered
+already."""
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What is being stored of a partition: one version of its ledger (a new assignment brings a new one)."""
+    """A version of a partition's ledger that is being stored. A new assignment brings a new ledger."""
 
     partition: Partition
     ledger: Ledger
@@ -54,7 +55,8 @@ _Going: TypeAlias = dict[UpstreamPartition, Snapshot]
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """A member has acknowledged offsets up to `offset` of a partition, and its ledger was at `version` then."""
+    """The offsets up to `offset` of a partition that a member has acknowledged. version: the version of the ledger
+    then."""
 
     name: TopicPartition
     ledger: Ledger
@@ -68,9 +70,9 @@ class Need:
 
 @dataclass(slots=True, eq=False)
 class Pending:
-    """A member's commit that waits until the upstream group has stored what it needs of each partition.
+    """A member's commit that waits until the upstream group has stored its part of each partition.
 
-    lost: tells the member, if a partition goes elsewhere before that, and returns the error for it.
+    lost: called if a partition moves before that. It tells the member, and returns the error.
     """
 
     ticket: Ticket
@@ -81,7 +83,7 @@ class Pending:
 
 
 class Commits:
-    """Upstream commits of one pool: when they are sent, and which requests wait until they are stored."""
+    """The upstream commits of one pool, and the members' requests that wait for them."""
 
     def __init__(self, parts: PoolParts) -> None:
         self._group = parts.group
@@ -90,7 +92,7 @@ class Commits:
         self._metadata_limit = parts.settings.metadata_limit
         self._epoch = parts.settings.epoch
         self._metadata_limits: dict[ClusterName, int] = {}
-        """Of clusters whose brokers allow less."""
+        """The limits of clusters whose brokers allow less than `_metadata_limit`."""
         self._outbox = parts.outbox
         self._tokens = itertools.count(1)
         self._dirty: dict[ClusterName, dict[UpstreamPartition, Partition]] = {}
@@ -98,27 +100,31 @@ class Commits:
         self._retrying: set[ClusterName] = set()
         self._pending: set[Pending] = set()
         self._behind: set[Partition] = set()
-        """Partitions of which all is settled, with offsets without records behind what is stored."""
+        """Partitions in which all received offsets are settled, and whose committed offset lies below offsets without
+        records."""
         self._down: set[ClusterName] = set()
+        self.reports = 0
+        """The number of reports from upstream that may let requests be answered: a commit has ended, or a cluster
+        stores nothing."""
         self._refused: set[ClusterName] = set()
-        """Clusters whose group refuses us."""
+        """Clusters whose group refuses this process."""
 
     def metadata_limit(self, cluster: ClusterName) -> int:
-        """Characters that a commit on this cluster may carry."""
+        """Returns the most characters of metadata in a commit on this cluster."""
         return self._metadata_limits.get(cluster, self._metadata_limit)
 
     @property
     def waiting(self) -> int:
-        """How many members' commits wait to be stored."""
+        """The number of members' commits that wait to be stored."""
         return len(self._pending)
 
     @property
     def is_idle(self) -> bool:
-        """Whether there is nothing to store, and nothing being stored."""
+        """True if there is nothing to store, and no commit in flight."""
         return not (self._pending or self._under_way or any(self._dirty.values()))
 
     def is_idle_on(self, cluster: ClusterName) -> bool:
-        """The same for one cluster."""
+        """Returns whether there is nothing to store on one cluster, and no commit in flight there."""
         waited_for = (source for pending in self._pending for source in pending.needed)
         return not (
             cluster in self._under_way
@@ -127,7 +133,8 @@ class Commits:
         )
 
     def changed(self, partition: Partition, now: float) -> None:
-        """Something of it may have been settled: store that with the next commit of its cluster."""
+        """Stores the changes of a partition with the next commit of its cluster. Called when offsets of it may have
+        been settled."""
         if not partition.is_active:
             return
         if partition.ledger.needs_storing:
@@ -145,10 +152,10 @@ class Commits:
         lost: Callable[[], ErrorCode],
         now: float,
     ) -> None:
-        """Answer a member's commit when what it needs is stored. lost: as in `Pending`.
+        """Answers a member's commit when its part is stored. lost: as in `Pending`.
 
-        What a cluster cannot store because it is down is not waited for: some clients repeat a commit that failed for
-        one partition until it succeeds, and take nothing meanwhile, also of the clusters that are up.
+        A commit does not wait for a cluster that is down. Some clients repeat a commit that failed for one partition
+        until it succeeds, and take no records meanwhile, not even of other clusters.
         """
         open_ones = {
             source: need for source, need in needs.items() if not need.is_stored and source.cluster not in self._down
@@ -161,9 +168,9 @@ class Commits:
         self._pending.add(pending)
 
     def send(self) -> list[Partition]:
-        """Store what is dirty on every cluster where nothing is under way.
+        """Sends commits to every cluster that has changes and no commit in flight.
 
-        Returns the partitions that may deliver new records again, since their acknowledgements have shrunk.
+        Returns the partitions that may deliver new records again, because their acknowledgements take less room now.
         """
         relieved: list[Partition] = []
         for cluster in [cluster for cluster in self._dirty if cluster not in self._under_way]:
@@ -172,7 +179,7 @@ class Commits:
             partitions = self._dirty.pop(cluster)
             going = self._snapshots(partitions.values(), relieved)
             for source in [source for source, each in going.items() if each.position == each.ledger.stored]:
-                # What is new does not fit, or was known: a commit would say the same again.
+                # The new offsets do not fit, or are stored already: a commit would have the same content again.
                 going.pop(source).store()
             if going:
                 token = next(self._tokens)
@@ -182,22 +189,23 @@ class Commits:
         return relieved
 
     def unstored(self, partitions: Iterable[Partition]) -> dict[UpstreamPartition, CommitPosition]:
-        """What is to be committed a last time."""
+        """Returns the positions for a last commit of these partitions."""
         return {source: snapshot.position for source, snapshot in self._snapshots(partitions, []).items()}
 
     def committed(self, cluster: ClusterName, token: int, errors: Mapping[UpstreamPartition, int], now: float) -> None:
-        """An upstream commit ended; `errors` holds 0 or a Kafka error code for each of its partitions."""
+        """Handles the end of an upstream commit. errors: 0 or a Kafka error code for each of its partitions."""
         under_way = self._under_way.get(cluster)
         if under_way is None or under_way[0] != token:
             return
         del self._under_way[cluster]
+        self.reports += 1
         failed: dict[UpstreamPartition, int] = {}
         for source, snapshot in under_way[1].items():
             error = errors.get(source, ErrorCode.UNKNOWN_SERVER_ERROR.value)
             if error == 0:
                 snapshot.store()
             else:
-                # One that is suspended may come back: then it is touched, and stored again from there.
+                # This skips a suspended partition. If it comes back, it counts as changed, and its offsets are stored.
                 self.changed(snapshot.partition, now)
                 failed[source] = error
         too_large = ErrorCode.OFFSET_METADATA_TOO_LARGE.value
@@ -209,54 +217,55 @@ class Commits:
             self._timers.at(now + RETRY_AFTER, lambda _: self._retry(cluster))
 
     def engine_failed(self, cluster: ClusterName) -> None:
-        """Nobody will tell how the commit that is under way ends; another engine is made."""
+        """Forgets the commit in flight, since its end will not be reported. A new engine is made."""
         self._under_way.pop(cluster, None)
         self._down.discard(cluster)
         self._refused.discard(cluster)
 
     def forget(self) -> None:
-        """Every engine is gone, after a last commit; nobody will tell how those before it ended."""
+        """Forgets all commits in flight, because every engine has left after a last commit."""
         self._under_way.clear()
         self._dirty.clear()
         self._down.clear()
         self._refused.clear()
 
     def forget_cluster(self, cluster: ClusterName) -> None:
-        """The same for the engine of one cluster."""
+        """Forgets the commits on one cluster, because its engine has left after a last commit."""
         self._under_way.pop(cluster, None)
         self._dirty.pop(cluster, None)
         self._down.discard(cluster)
         self._refused.discard(cluster)
 
     def is_down(self, cluster: ClusterName) -> bool:
-        """Whether an upstream cluster is known to store nothing now."""
+        """Returns whether an upstream cluster is known to store nothing now."""
         return cluster in self._down or cluster in self._refused
 
-    def waits_in_vain_for(self, cluster: ClusterName) -> bool:
-        """Whether nobody is to wait until something is stored there."""
+    def does_not_wait_for(self, cluster: ClusterName) -> bool:
+        """Returns whether requests must not wait for this cluster to store their acknowledgements."""
         return cluster in self._down
 
-    def source_down(self, cluster: ClusterName) -> None:
-        """An upstream cluster stores nothing now; what is acknowledged there is kept until it does."""
+    def cluster_down(self, cluster: ClusterName) -> None:
+        """Notes that an upstream cluster stores nothing now. Acknowledgements are kept until it does again."""
         self._down.add(cluster)
+        self.reports += 1
         for pending in list(self._pending):
             for source in [source for source in pending.needed if source.cluster == cluster]:
                 del pending.needed[source]
             self._answer_if_done(pending)
 
-    def source_up(self, cluster: ClusterName) -> None:
+    def cluster_up(self, cluster: ClusterName) -> None:
         self._down.discard(cluster)
 
     def group_down(self, cluster: ClusterName) -> None:
-        """The group refuses us there. What it stores is waited for all the same: the coordinator answers, and what is
-        assigned is lost soon, which answers what waits."""
+        """Notes that the upstream group on a cluster refuses this process. Commits still wait for it: its coordinator
+        answers, and the assignment is soon lost, which answers them."""
         self._refused.add(cluster)
 
     def group_up(self, cluster: ClusterName) -> None:
         self._refused.discard(cluster)
 
-    def gone(self, sources: Iterable[UpstreamPartition]) -> None:
-        """These partitions went to another process: their commits will not be stored by us."""
+    def partitions_moved(self, sources: Iterable[UpstreamPartition]) -> None:
+        """Notes that partitions moved to another process. This process will not store their commits any more."""
         gone = set(sources)
         for pending in list(self._pending) if gone else ():
             for source in gone & pending.needed.keys():
@@ -266,7 +275,7 @@ class Commits:
             self._dirty.get(source.cluster, {}).pop(source, None)
 
     def close(self, error: ErrorCode) -> None:
-        """Answer everything that still waits."""
+        """Answers every waiting commit with this error."""
         for pending in list(self._pending):
             for need in pending.needed.values():
                 pending.errors[need.name] = error
@@ -274,7 +283,7 @@ class Commits:
             self._answer_if_done(pending)
 
     def _snapshots(self, partitions: Iterable[Partition], relieved: list[Partition]) -> _Going:
-        """Of those that have something to store, and room for it."""
+        """Snapshots of the partitions that have changes to store, and room for them."""
         wanted = [
             each for each in partitions if each.is_active and (each.ledger.needs_storing or each.ledger.is_behind)
         ]
@@ -285,26 +294,27 @@ class Commits:
         self._dirty.setdefault(partition.source.cluster, {})[partition.source] = partition
 
     def _pass(self, now: float) -> None:
-        """Store where those stand that no acknowledgement has taken along."""
+        """Stores positions that have moved past offsets without records, if no commit has done so."""
         behind, self._behind = self._behind, set()
         for partition in behind:
             if partition.is_active and partition.ledger.is_behind:
                 self._mark(partition)
 
     def _snapshot(self, partition: Partition, relieved: list[Partition]) -> Snapshot | None:
-        """None when no commit could hold what is stored already: then the older one stays until its lowest runs are
-        one with the offset."""
+        """Returns the snapshot of a partition to store. None if no commit could hold the runs that are stored already.
+        Then the older commit stays until its lowest runs join the committed offset."""
         ledger = partition.ledger
         limit = self.metadata_limit(partition.source.cluster)
         leases = stored_leases(partition.leased.values(), ledger.committable, self._epoch)
         runs = ledger.acknowledged
-        packed = pack(partition.source, ledger.committable, runs, limit, leases, ledger.counts, int(FULL * limit))
+        counts, replay = ledger.counts, ledger.replayed.stored if ledger.replayed is not None else None
+        packed = pack(partition.source, ledger.committable, runs, limit, leases, counts, int(FULL * limit), replay)
         is_full = packed.covered is not None or packed.used > FULL * limit
         if partition.is_full and not is_full:
             relieved.append(partition)
         elif is_full and not partition.is_full:
             fields = {"partition": str(partition.source), "offset": ledger.committable}
-            self._outbox.report("a partition waits for its lowest record to be acknowledged", fields, "warning")
+            self._outbox.report("partition waits for its lowest unacknowledged record", fields, "warning")
         partition.is_full = is_full
         kept = packed if packed.covered is None else _keep_stored(partition, packed, leases, limit)
         if kept is None:
@@ -313,14 +323,14 @@ class Commits:
         return Snapshot(partition, ledger, ledger.version, position, kept.covered)
 
     def _allow_less(self, cluster: ClusterName, going: Iterable[Snapshot]) -> None:
-        """Its brokers are set to less (offset.metadata.max.bytes), and do not say how much; what they stored before may
-        still be allowed."""
+        """Lowers the limit of a cluster whose brokers allow less (offset.metadata.max.bytes), but do not say how much.
+        Metadata that they stored before may still be allowed."""
         longest = max(len(snapshot.position.metadata) for snapshot in going)
         before = max(len(snapshot.ledger.stored.metadata) for snapshot in going)
         limit = longest // 2 if before >= longest else max(longest // 2, before)
         self._metadata_limits[cluster] = limit
         fields = {"cluster": cluster, "limit": limit}
-        self._outbox.report("an upstream cluster allows less commit metadata", fields, "warning")
+        self._outbox.report("upstream cluster allows less commit metadata", fields, "warning")
 
     def _retry(self, cluster: ClusterName) -> None:
         self._retrying.discard(cluster)
@@ -346,8 +356,8 @@ class Commits:
 
 
 def _keep_stored(partition: Partition, packed: Packed, leases: Sequence[StoredLease], limit: int) -> Packed | None:
-    """Not all fits. What is stored goes before what is new, and that is answered as not stored; None if not even what
-    is stored fits, because the brokers allow less than they did."""
+    """Keeps stored runs in preference to new ones, which are answered as not stored. Returns None if not even the
+    stored runs fit, because the brokers allow less than before."""
     ledger, covered = partition.ledger, packed.covered
     assert covered is not None
     stored = _stored(partition)
@@ -355,16 +365,17 @@ def _keep_stored(partition: Partition, packed: Packed, leases: Sequence[StoredLe
     ids = {lease.id for lease in leases}
     if not (runs and runs[-1].last >= covered) and not (covered < 0 and any(each.id in ids for each in stored.leases)):
         return packed
-    again = pack(partition.source, ledger.committable, runs, limit, leases)
+    replay = ledger.replayed.stored if ledger.replayed is not None else None
+    again = pack(partition.source, ledger.committable, runs, limit, leases, replay=replay)
     if again.covered is not None:
         return None
-    told = Ledger(ledger.committable, settled=runs)
-    new = (part for run in ledger.acknowledged for part in told.unsettled(run.first, run.last))
+    stored_ledger = Ledger(ledger.committable, settled=runs)
+    new = (part for run in ledger.acknowledged for part in stored_ledger.unsettled(run.first, run.last))
     return Packed(again.text, next(new).first, packed.used)
 
 
 def _stored(partition: Partition) -> Unpacked:
-    """What the commit that is stored upstream says."""
+    """Returns the content of the commit that is stored upstream."""
     stored = partition.ledger.stored
     try:
         return unpack(partition.source, stored.offset, stored.metadata)

@@ -1,55 +1,57 @@
-"""What was acknowledged above the committed offset, and what is leased, as text in the metadata of the commit.
+"""The format of the commit metadata: a text with the acknowledged runs above the committed offset, and leases.
 
     kafka-mesh/1 BASE RUNS CHECK
-    kafka-mesh/2 BASE RUNS LEASES CHECK           while there are leases
-    kafka-mesh/3 BASE RUNS LEASES COUNTS CHECK    while something was delivered in vain
+    kafka-mesh/2 BASE RUNS LEASES CHECK                 while there are leases
+    kafka-mesh/3 BASE RUNS LEASES COUNTS CHECK          while records were delivered in vain
+    kafka-mesh/4 BASE RUNS LEASES COUNTS REPLAY CHECK   while there is a replay
 
-BASE: the committed offset, in digits. RUNS: for each settled run above it, ascending, how many offsets lie between the
-run before (or BASE) and it, and how many it has; varints as in records, base64url without padding. CHECK: CRC-32 of
-all that and of the partition's topic and number, 8 hexadecimal digits; so metadata that was copied elsewhere, or put to
-another offset by a tool that resets positions, is not taken for ours. LEASES: for each lease its name and its holder's
-(length and UTF-8), its deadline in seconds since the epoch, how many runs it holds, and those as in RUNS. COUNTS: for
-each span that was delivered in vain, ascending, how many offsets lie between the span before (or BASE) and it, how many
-it has, and how often.
+* BASE: the committed offset, in digits.
+* RUNS: for each settled run above it, ascending, the number of offsets between the run before (or BASE) and it, and the
+  number of its offsets. Varints as in records, base64url without padding.
+* LEASES: for each lease its name and its holder's (length and UTF-8), its deadline in seconds since the epoch, the
+  number of its runs, and these as in RUNS.
+* COUNTS: for each span that was delivered in vain, ascending, the number of offsets between the span before (or BASE)
+  and it, the number of its offsets, and its count.
+* REPLAY: see `mesh.pool.offsets.replays`.
+* CHECK: CRC-32 of all that, and of the partition's topic and number, 8 hexadecimal digits. So metadata is not accepted
+  if it was copied elsewhere, or put to another offset by a tool that resets positions.
 
-A version that tells of nothing more than an older one is not written: so older processes read all they can.
+The lowest version that can hold the content is written, so that older processes can read as much as possible.
 """
 
 from __future__ import annotations
 
 import zlib
-from base64 import urlsafe_b64decode, urlsafe_b64encode
 from binascii import Error as Base64Error
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from mesh.pool.offsets.payload import ForeignMetadata, Reader, to_base64
+from mesh.pool.offsets.replays import encode_replay, read_replay
 from mesh.pool.state.delivery_counts import Counted
 from mesh.pool.state.leases import LONGEST_NAME, HolderId, LeaseId, StoredLease
+from mesh.pool.state.replayed import StoredReplay
 from mesh.records.spans import Span, UpstreamPartition
-from mesh.records.varints import encode_varint, read_varint
+from mesh.records.varints import encode_varint
 
 PREFIX = "kafka-mesh/"
 VERSION = "1"
 WITH_LEASES = "2"
 WITH_COUNTS = "3"
-_FIELDS = {VERSION: 4, WITH_LEASES: 5, WITH_COUNTS: 6}
+WITH_REPLAY = "4"
+_FIELDS = {VERSION: 4, WITH_LEASES: 5, WITH_COUNTS: 6, WITH_REPLAY: 7}
 LONGEST = 32_767
-"""Characters. Kafka's strings hold no more; brokers allow 4,096 unless they are told otherwise."""
-
-
-class ForeignMetadata(ValueError):
-    """Not of this partition and offset, of a version we do not know, or damaged. The message says which."""
+"""The most characters in a Kafka string. Brokers allow 4,096 unless configured."""
 
 
 NOTHING_STORED = -1
-"""`covered` when not even the leases fitted."""
+"""The value of `covered` when even the leases and replays did not fit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """The metadata of a commit, packed. text: "" when there is nothing to say. covered: the first offset that did not
-    fit; None when all did. used: how many characters there are without the counts, which take only what room is
-    left."""
+    """The packed metadata of a commit. text: "" if there is nothing to store. covered: the first offset that did not
+    fit; None if all did. used: the number of characters without the counts, which take only the room that is left."""
 
     text: str
     covered: int | None
@@ -58,12 +60,13 @@ class Packed:
 
 @dataclass(frozen=True, slots=True)
 class Unpacked:
-    """The metadata of a commit, unpacked. runs: settled, above the base, ascending. leases: by their names. counts: of
-    what was delivered in vain."""
+    """The content of a commit's metadata. runs: settled spans above the base, ascending. leases: the leases with their
+    spans. counts: deliveries in vain. replay: spans to deliver again."""
 
     runs: tuple[Span, ...] = ()
     leases: tuple[StoredLease, ...] = ()
     counts: tuple[Counted, ...] = ()
+    replay: StoredReplay | None = None
 
 
 def pack(
@@ -74,15 +77,16 @@ def pack(
     leases: Sequence[StoredLease] = (),
     counts: Iterable[Counted] = (),
     limit_with_counts: int = 0,
+    replay: StoredReplay | None = None,
 ) -> Packed:
-    """At most `limit` characters; what does not fit is left out, highest runs first. Leases are never left out. Counts
-    are told as far as all is no longer than `limit_with_counts` then; what does not fit of them is left out, lowest
-    counts first."""
+    """Packs metadata of at most `limit` characters. The highest runs that do not fit are left out; leases and a replay
+    never are. The highest counts are kept, up to `limit_with_counts` characters."""
     held = _encoded_leases(base, leases)
-    head = f"{PREFIX}{WITH_LEASES if held else VERSION} {base} "
-    tail = f" {held}" if held else ""
+    again = encode_replay(replay, limit) if replay is not None else ""
+    head = f"{PREFIX}{VERSION} {base} "
+    tail = f" {held}  {again}" if again else f" {held}" if held else ""
     room = (limit - len(head) - len(tail) - len(" 01234567")) * 3 // 4
-    if held and room < 0:
+    if (held or again) and room < 0:
         return Packed("", NOTHING_STORED)
     payload = bytearray()
     position, covered = base, None
@@ -93,26 +97,38 @@ def pack(
             break
         payload += entry
         position = run.last + 1
-    text = _text(partition, f"{head}{_base64(payload)}{tail}") if payload or held else ""
-    longest = len(head) + len(_base64(payload)) + len(held) + len("  01234567")
-    told = _encoded_counts(base, counts, (limit_with_counts - longest - 1) * 3 // 4)
-    if not told:
+    encoded_runs = to_base64(payload)
+    text = _text(partition, base, encoded_runs, held, "", again)
+    longest = len(head) + len(encoded_runs) + len(held) + len("  01234567 ") + (len(f" {again}") if again else 0)
+    encoded_counts = _encoded_counts(base, counts, (limit_with_counts - longest) * 3 // 4)
+    if not encoded_counts:
         return Packed(text, covered, len(text))
-    body = f"{PREFIX}{WITH_COUNTS} {base} {_base64(payload)} {held} {told}"
-    return Packed(_text(partition, body), covered, len(text))
+    return Packed(_text(partition, base, encoded_runs, held, encoded_counts, again), covered, len(text))
 
 
-def _text(partition: UpstreamPartition, body: str) -> str:
+def _text(partition: UpstreamPartition, base: int, runs: str, leases: str, counts: str, replay: str) -> str:
+    """Returns the text in the lowest version that can hold it; "" for no content."""
+    if replay:
+        body = f"{PREFIX}{WITH_REPLAY} {base} {runs} {leases} {counts} {replay}"
+    elif counts:
+        body = f"{PREFIX}{WITH_COUNTS} {base} {runs} {leases} {counts}"
+    elif leases:
+        body = f"{PREFIX}{WITH_LEASES} {base} {runs} {leases}"
+    elif runs:
+        body = f"{PREFIX}{VERSION} {base} {runs}"
+    else:
+        return ""
     return f"{body} {_check(partition, body)}"
 
 
 def size_of_leases(base: int, leases: Sequence[StoredLease]) -> int:
-    """Characters that they take of the metadata."""
+    """Returns the characters of metadata that these leases take."""
     return len(_encoded_leases(base, leases))
 
 
 def unpack(partition: UpstreamPartition, base: int, text: str) -> Unpacked:
-    """Nothing of text that is not ours at all. Raises ForeignMetadata."""
+    """Unpacks metadata. Raises ForeignMetadata if it has our prefix but is not valid here. Returns nothing for other
+    texts."""
     if not text.startswith(PREFIX):
         return Unpacked()
     if len(text) > LONGEST:
@@ -126,59 +142,26 @@ def unpack(partition: UpstreamPartition, base: int, text: str) -> Unpacked:
     if fields[1] != str(base):
         raise ForeignMetadata(f"it belongs to offset {fields[1]}, not {base}")
     try:
-        runs = _Reader(fields[2]).runs(base)
+        runs = Reader(fields[2]).runs(base)
         leases = _leases(base, fields[3]) if fields[0] != VERSION else ()
-        counts = _counts(base, fields[4]) if fields[0] == WITH_COUNTS else ()
+        counts = _counts(base, fields[4]) if fields[0] in (WITH_COUNTS, WITH_REPLAY) else ()
+        replay = read_replay(fields[5]) if fields[0] == WITH_REPLAY else None
     except (Base64Error, ValueError, IndexError) as problem:
         raise problem if isinstance(problem, ForeignMetadata) else ForeignMetadata(str(problem)) from problem
-    return Unpacked(runs, leases, counts)
-
-
-class _Reader:
-    def __init__(self, payload: str) -> None:
-        self._data = urlsafe_b64decode(payload + "=" * (-len(payload) % 4))
-        self._at = 0
-
-    @property
-    def is_at_end(self) -> bool:
-        return self._at >= len(self._data)
-
-    def number(self) -> int:
-        value, self._at = read_varint(self._data, self._at)
-        return value
-
-    def name(self) -> str:
-        length = self.number()
-        end = self._at + length
-        if not 0 < length <= LONGEST_NAME or end > len(self._data):
-            raise ForeignMetadata("a name that is empty or does not end")
-        name, self._at = self._data[self._at : end].decode(), end
-        return name
-
-    def runs(self, base: int, most: int | None = None) -> tuple[Span, ...]:
-        """All that are left, or so many."""
-        runs: list[Span] = []
-        position = base
-        while len(runs) < most if most is not None else not self.is_at_end:
-            gap, count = self.number(), self.number()
-            if count < 1 or gap < (most is None):
-                raise ForeignMetadata("a run that is empty or not apart from the one before")
-            runs.append(Span(position + gap, position + gap + count - 1))
-            position += gap + count
-        return tuple(runs)
+    return Unpacked(runs, leases, counts, replay)
 
 
 def _leases(base: int, payload: str) -> tuple[StoredLease, ...]:
-    reader = _Reader(payload)
+    reader = Reader(payload)
     leases: list[StoredLease] = []
     while not reader.is_at_end:
-        id, holder, deadline = LeaseId(reader.name()), HolderId(reader.name()), reader.number()
+        id, holder, deadline = LeaseId(reader.name(LONGEST_NAME)), HolderId(reader.name(LONGEST_NAME)), reader.number()
         leases.append(StoredLease(id, holder, deadline, reader.runs(base, reader.number())))
     return tuple(leases)
 
 
 def _counts(base: int, payload: str) -> tuple[Counted, ...]:
-    reader = _Reader(payload)
+    reader = Reader(payload)
     counts: list[Counted] = []
     position = base
     while not reader.is_at_end:
@@ -191,10 +174,10 @@ def _counts(base: int, payload: str) -> tuple[Counted, ...]:
 
 
 def _encoded_counts(base: int, counts: Iterable[Counted], room: int) -> str:
-    """At most `room` bytes before they are text."""
+    """Returns the counts in at most `room` bytes, before base64."""
     chosen: list[Counted] = []
     for each in sorted(counts, key=lambda each: -each.count):
-        # A gap never takes more than the whole way from the base; what is left out lengthens the next one.
+        # Assume the longest gap, from the base: a run that is left out lengthens the next gap.
         room -= sum(len(encode_varint(number)) for number in (each.span.first - base, len(each.span), each.count))
         if room < 0:
             break
@@ -205,7 +188,7 @@ def _encoded_counts(base: int, counts: Iterable[Counted], room: int) -> str:
         for number in (each.span.first - position, len(each.span), each.count):
             payload += encode_varint(number)
         position = each.span.last + 1
-    return _base64(payload)
+    return to_base64(payload)
 
 
 def _encoded_leases(base: int, leases: Sequence[StoredLease]) -> str:
@@ -218,11 +201,7 @@ def _encoded_leases(base: int, leases: Sequence[StoredLease]) -> str:
         for span in lease.spans:
             payload += encode_varint(span.first - position) + encode_varint(len(span))
             position = span.last + 1
-    return _base64(payload)
-
-
-def _base64(payload: bytes | bytearray) -> str:
-    return urlsafe_b64encode(payload).rstrip(b"=").decode()
+    return to_base64(payload)
 
 
 def _check(partition: UpstreamPartition, body: str) -> str:

@@ -1,4 +1,4 @@
-"""What members give up, and where it goes: to the front of its partition, to rest first, or to the dead letters."""
+"""Releases members' records: to the front of their partition, after a rest, or to the dead letters."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ from mesh.records.spans import Span, UpstreamPartition
 
 
 class Releases:
+    """The releases of members' records in one pool."""
+
     def __init__(
         self,
         parts: PoolParts,
@@ -49,9 +51,10 @@ class Releases:
         now: float,
         others_first: bool = False,
     ) -> None:
-        """Spans that a member holds go back to the front of their partitions; to others first, if it lives on."""
+        """Gives a member's records back to the front of their partitions. others_first: whether the member lives on,
+        and other members get them first."""
         changed: list[Partition] = []
-        # Looked at before anything is freed: a record that was all the member held is to blame alone.
+        # Look before anything is released: if the member held a single record, that record alone is to blame.
         held = member.in_flight
         avoid = member.slot if others_first and len(self._distribution.members) > 1 else None
         for source in windows:
@@ -60,7 +63,7 @@ class Releases:
             for delivery in deliveries:
                 self._distribution.free(member, len(delivery))
                 if partition.ownership is not Ownership.UNASSIGNED:
-                    # Clients work through a partition in order: what they stumbled over stands in the first.
+                    # Clients process a partition in order, so the first delivery holds the record at which they failed.
                     is_first = delivery is deliveries[0]
                     if self._delivery_events.is_kept:
                         count = delivery.history.count + 1
@@ -78,7 +81,7 @@ class Releases:
                     self.release_spans(partition, delivery, parts, avoid, now)
             if deliveries:
                 changed.append(partition)
-        # Not before all is back: a member that lives on has its turn by all that it holds.
+        # Distribute after everything is back: the rank of a member that lives on depends on all that it still holds.
         for partition in changed:
             self._distribution.distribute(partition, now)
             self._rereads.pump(partition)
@@ -86,7 +89,7 @@ class Releases:
             self._timers.at(now + self._others_first, lambda then: self.forgive(member, then))
 
     def forgive(self, member: Member, now: float) -> None:
-        """The others had their time: a member may have again what was taken from it."""
+        """Lets a member get the records again that were taken from it, after other members had time to take them."""
         for partition in self._partitions.values():
             for available in partition.backlog.values():
                 if available.avoid == member.slot:
@@ -104,6 +107,7 @@ class Releases:
         avoid: Slot | None,
         now: float,
     ) -> None:
+        parts = self.still_wanted(partition, parts)
         self._count(partition, parts)
         for span, history in parts:
             if seconds := self._redelivery.rest(history):
@@ -112,20 +116,33 @@ class Releases:
                 partition.released[span.first] = Released(span, history, avoid)
             else:
                 for kept in self._slicing.keep(partition, delivery.batch, [span]):
-                    # Whatever counts against a run must not count against more than a batch of it.
+                    # Split a run with failed deliveries: the next one must count for a single batch.
                     for piece in singles(kept) if history.blame else (kept,):
                         self._dead_letters.put_back(partition, Available(piece, history, avoid))
 
+    def still_wanted(self, partition: Partition, parts: list[tuple[Span, History]]) -> list[tuple[Span, History]]:
+        """Returns the parts of released records that are to be delivered again. Those of a cancelled replay are not:
+        the group has acknowledged them before, and only a member that held them could still acknowledge them again."""
+        replayed = partition.ledger.replayed
+        if replayed is None or not replayed.is_cancelled:
+            return parts
+        dropped = [span for span, _ in parts if replayed.has(span)]
+        for span in dropped:
+            partition.ledger.settle_replayed(span.first, span.last)
+        self._distribution.touched.add(partition)
+        return [(span, history) for span, history in parts if span not in dropped]
+
     def rest(self, partition: Partition, released: Released, until: float) -> None:
-        """Nobody is given this before then."""
+        """Withholds a released span from all members until a time."""
         partition.resting[released.span.first] = released
         self._timers.at(until, partial(self._rested, partition, released))
 
     def _count(self, partition: Partition, parts: list[tuple[Span, History]]) -> None:
-        """Only who gives records up needs to know after a restart how often they came, and how far they were cut."""
+        """Stores the delivery counts of released spans, so that a restart does not forget how often they were
+        delivered, and into which parts they were cut."""
         for span, history in parts if self._redelivery.limit is not None else ():
             if history.count:
-                partition.ledger.count(span, history.count)
+                partition.ledger.set_delivery_count(span, history.count)
                 self._distribution.touched.add(partition)
 
     def _rested(self, partition: Partition, released: Released, now: float) -> None:
@@ -140,5 +157,5 @@ def _first_record_of(delivery: Delivery) -> int:
 
 
 def _can_be_cut(delivery: Delivery) -> bool:
-    """Of what has to be read again that is found out then."""
+    """Returns whether its records can be told apart. For records that must be read again, this shows only then."""
     return len(delivery) > 1 and (delivery.batch is None or can_be_cut(delivery.batch))

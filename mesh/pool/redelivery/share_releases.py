@@ -1,8 +1,8 @@
-"""What share members give up of what they have acquired: released by them, or taken when a lock or a session ends.
+"""Releases records of share members: at their request, or when a lock or a session ends.
 
-Each delivery counts, as on a broker. What was delivered often enough is given up (`DeadLetters.give_up`); everything
-else goes back to the front of its partition as it is: no bytes are cut, since the next member is told which offsets it
-has.
+Each delivery counts, as on a broker. A record that was delivered often enough is given up (`DeadLetters.give_up`). All
+others go back to the front of their partition unchanged. No bytes are cut, since the next member learns which offsets
+it has acquired.
 """
 
 from __future__ import annotations
@@ -21,12 +21,14 @@ from mesh.pool.state.acquired import Acquired, Holding
 from mesh.pool.state.member import Member
 from mesh.pool.state.partition import Ownership, Partition, Released
 from mesh.pool.state.window import available_of
-from mesh.records.batch import Batch
-from mesh.records.runs import hold_spans
+from mesh.records.batch import RecordBatch
+from mesh.records.runs import batches_with_spans
 from mesh.records.spans import Span, UpstreamPartition
 
 
 class ShareReleases:
+    """The releases of share members' records in one pool."""
+
     def __init__(
         self,
         parts: PoolParts,
@@ -49,14 +51,16 @@ class ShareReleases:
 
     @property
     def redelivery(self) -> Redelivery:
-        """The rules for what share members have."""
+        """The redelivery rules for records of share members."""
         return replace(self._of_pool, limit=self._settings.value.delivery_limit)
 
-    def release_all(self, member: Member, cause: Cause, now: float) -> None:
-        """A member gives up everything that it has acquired."""
+    def release_all(self, member: Member, cause: Cause, now: float, node: int | None = None) -> None:
+        """Releases all records that a member has acquired, or those of its session with one node."""
         assert member.share is not None
         held = member.in_flight
         for source, holding in member.share.by_partition.items():
+            if node not in (None, holding.node):
+                continue
             self._forget_lock(holding)
             holding.settling.clear()
             self._give_back(member, source, holding.take_all(), cause, held, now)
@@ -64,13 +68,13 @@ class ShareReleases:
     def release(
         self, member: Member, source: UpstreamPartition, spans: Iterable[Span], cause: Cause, now: float
     ) -> None:
-        """A member gives up these of one partition (ascending, apart), as far as it has them."""
+        """Releases these spans of one partition (ascending, none overlapping), as far as the member holds them."""
         assert member.share is not None
         taken = member.share.of(source).take(spans)
         self._give_back(member, source, taken, cause, member.in_flight, now)
 
     def reject(self, member: Member, source: UpstreamPartition, spans: Iterable[Span]) -> None:
-        """A member says that nobody can process these."""
+        """Gives up records that a member rejected: no member can process them."""
         assert member.share is not None
         partition = self._partitions[source]
         for acquired in member.share.of(source).take(spans):
@@ -80,13 +84,13 @@ class ShareReleases:
                 self._dead_letters.give_up(partition, acquired.kept.batch, span, history)
 
     def watch(self, member: Member, source: UpstreamPartition, holding: Holding, deadline: float) -> None:
-        """Some of it is locked until then; other locks of it may end before."""
+        """Sets a timer for a lock of a member that ends at `deadline`, unless an earlier timer exists."""
         if holding.timer is None or holding.timer.cancelled or holding.timer.when > deadline:
             self._forget_lock(holding)
             holding.timer = self._timers.at(deadline, lambda now: self._look(member, source, holding, now))
 
     def _look(self, member: Member, source: UpstreamPartition, holding: Holding, now: float) -> None:
-        """A lock may be over."""
+        """Releases the runs whose locks have ended."""
         if overdue := holding.overdue(now):
             self.release(member, source, overdue, Cause.LOCK_OVER, now)
         if (deadline := holding.next_deadline()) is not None:
@@ -95,21 +99,24 @@ class ShareReleases:
     def _give_back(
         self, member: Member, source: UpstreamPartition, taken: list[Acquired], cause: Cause, held: int, now: float
     ) -> None:
-        """held: how many offsets the member had in all."""
+        """Gives back records that were taken from a member, or gives them up. held: the offsets that the member held in
+        all."""
+        if not taken:
+            return  # its session may name a partition that the pool does not have yet
         partition = self._partitions[source]
         for acquired in taken:
             self._free(member, partition, acquired)
             if partition.ownership is Ownership.UNASSIGNED:
                 continue
             self._note(member, source, acquired, cause)
-            for span, history in self._after(member, acquired, cause, held == len(acquired)):
-                if self.redelivery.is_over(history):
+            parts = self._after(member, acquired, cause, held == len(acquired))
+            for span, history in self._releases.still_wanted(partition, parts):
+                if self.redelivery.has_reached_limit(history):
                     self._dead_letters.give_up(partition, acquired.kept.batch, span, history)
                 else:
                     self._put_back(partition, acquired.kept.batch, span, history, now)
-        if taken:
-            self._distribution.note_records(partition)
-            self._rereads.pump(partition)
+        self._distribution.note_records(partition)
+        self._rereads.pump(partition)
 
     def _after(self, member: Member, acquired: Acquired, cause: Cause, is_alone: bool) -> list[tuple[Span, History]]:
         return self.redelivery.after_release(
@@ -121,15 +128,17 @@ class ShareReleases:
             count = acquired.history.count + 1
             self._delivery_events.note_release(cause, source, [acquired.span], member.holder, count)
 
-    def _put_back(self, partition: Partition, batch: Batch | None, span: Span, history: History, now: float) -> None:
+    def _put_back(
+        self, partition: Partition, batch: RecordBatch | None, span: Span, history: History, now: float
+    ) -> None:
         if history.count:
-            partition.ledger.count(span, history.count)
+            partition.ledger.set_delivery_count(span, history.count)
         if seconds := self._of_pool.rest(history):
             self._releases.rest(partition, Released(span, history, None), now + seconds)
         elif batch is None:
             partition.released[span.first] = Released(span, history, None)
         else:
-            for held, part in hold_spans(batch, [span]):
+            for held, part in batches_with_spans(batch, [span]):
                 self._distribution.backlogs.put(partition, available_of(held, part, history))
 
     def _free(self, member: Member, partition: Partition, acquired: Acquired) -> None:

@@ -1,1 +1,1 @@
-"""Share members (KIP-932): their sessions, what they acknowledge, and answers that wait until that is stored."""
+"""Share members (KIP-932): their sessions, their acknowledgements, and answers that wait until these are stored."""

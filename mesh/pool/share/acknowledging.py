@@ -1,8 +1,8 @@
-"""What share members say about what they have acquired: checked for each partition as a whole, then done, or not at
+"""Acknowledgements of share members. Those of one partition are checked together, and carried out completely or not at
 all.
 
-The order of the checks is a broker's (SharePartition.acknowledge); below the committable offset nothing is left to
-say, so that is no error.
+The order of the checks is that of a broker (SharePartition.acknowledge). Offsets below the committable one are settled
+already, so acknowledging them is no error.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from mesh.pool.share.requests import AcknowledgeType
 from mesh.pool.state.acquired import Holding, Settling
 from mesh.pool.state.member import Member
 from mesh.pool.state.partition import Partition
-from mesh.records.span_lists import at_or_above, joined, within, without
+from mesh.records.span_lists import at_or_above, merge_adjacent, within, without
 from mesh.records.spans import Span
 from mesh.wire.errors import ErrorCode
 from mesh.wire.messages import AcknowledgementBatch
 
 SETTLES = frozenset({AcknowledgeType.GAP, AcknowledgeType.ACCEPT, AcknowledgeType.REJECT})
-"""After these a member may say so again, until it was told that it is stored."""
+"""The types that settle an offset. A member may repeat such an acknowledgement until it hears that it is stored."""
 
 
 @dataclass(frozen=True, slots=True)
 class Acknowledged:
-    """What became of the acknowledgements of one partition. settling: what has to be stored before they are
+    """The result of the acknowledgements of one partition. settling: spans that must be stored before the request is
     answered."""
 
     error: ErrorCode
@@ -37,17 +37,21 @@ class Acknowledged:
 
 
 @dataclass(slots=True)
-class _Said:
-    """What was said about a partition, by type; each ascending, and no offset is in two of them."""
+class _SpansByType:
+    """The acknowledgements of one partition, by type. The spans of each type are ascending, and no offset is in two
+    spans."""
 
     spans: dict[AcknowledgeType, list[Span]] = field(default_factory=dict)
 
     def of(self, *kinds: AcknowledgeType) -> list[Span]:
-        return joined(sorted(span for kind in kinds for span in self.spans.get(kind, ())))
+        found = [self.spans[kind] for kind in kinds if kind in self.spans]
+        if len(found) == 1:
+            return merge_adjacent(found[0])
+        return merge_adjacent(sorted(span for spans in found for span in spans))
 
 
 class Acknowledging:
-    """Takes what share members of one pool acknowledge."""
+    """Carries out the acknowledgements of share members of one pool."""
 
     def __init__(self, serving: Serving, settings: CurrentShareSettings) -> None:
         self._serving = serving
@@ -56,42 +60,57 @@ class Acknowledging:
     def acknowledge(
         self, member: Member, partition: Partition, batches: Sequence[AcknowledgementBatch], renews: bool, now: float
     ) -> Acknowledged:
-        """All batches of one partition. renews: whether the request is one that may renew locks."""
+        """Carries out all acknowledgements of one partition, or none with an error. renews: whether the request may
+        renew locks."""
         if not _are_valid(batches, AcknowledgeType.RENEW if renews else AcknowledgeType.REJECT):
             return Acknowledged(ErrorCode.INVALID_REQUEST)
         assert member.share is not None
         holding = member.share.of(partition.source)
-        whole = _said(batches)
-        said = _above(whole, partition.ledger.committable)
-        again = [each for each in holding.settling if within([each.span], whole.of(*SETTLES))]
-        error = self._refuse(said, holding, again)
+        whole = _spans_by_type(batches)
+        by_type = _above(whole, partition.ledger.committable)
+        again: list[Settling] = []
+        if holding.settling:
+            settled = whole.of(*SETTLES)
+            again = [each for each in holding.settling if within([each.span], settled)]
+        error = self._refuse(by_type, holding, again)
         if error is not ErrorCode.NONE:
             return Acknowledged(error)
-        return Acknowledged(ErrorCode.NONE, [*again, *self._do(member, partition, holding, said, now)])
+        held = [each.span for each in holding] if again else None
+        return Acknowledged(ErrorCode.NONE, [*again, *self._do(member, partition, holding, by_type, held, now)])
 
-    def _refuse(self, said: _Said, holding: Holding, again: Iterable[Settling]) -> ErrorCode:
-        """Why nothing of it is done. again: what of it was done before, and the member was not told."""
-        renewed = said.of(AcknowledgeType.RENEW)
-        if renewed and not self._settings.value.may_renew:
+    def _refuse(self, by_type: _SpansByType, holding: Holding, again: Iterable[Settling]) -> ErrorCode:
+        """Returns the error for which none of the acknowledgements is carried out. again: those that were carried out
+        before, while the member got no answer."""
+        if by_type.spans.get(AcknowledgeType.RENEW) and not self._settings.value.may_renew:
             return ErrorCode.INVALID_RECORD_STATE
-        if holding.missing(renewed) or holding.missing(said.of(AcknowledgeType.RELEASE)):
-            return ErrorCode.INVALID_RECORD_STATE
-        missing = holding.missing(said.of(*SETTLES))
-        is_left = missing and without(missing, joined(sorted(each.span for each in again)))
+        for kind in (AcknowledgeType.RENEW, AcknowledgeType.RELEASE):
+            if by_type.spans.get(kind) and holding.missing(by_type.of(kind)):
+                return ErrorCode.INVALID_RECORD_STATE
+        missing = holding.missing(by_type.of(*SETTLES))
+        is_left = missing and without(missing, merge_adjacent(sorted(each.span for each in again)))
         return ErrorCode.INVALID_RECORD_STATE if is_left else ErrorCode.NONE
 
-    def _do(self, member: Member, partition: Partition, holding: Holding, said: _Said, now: float) -> list[Settling]:
+    def _do(
+        self,
+        member: Member,
+        partition: Partition,
+        holding: Holding,
+        by_type: _SpansByType,
+        held: Sequence[Span] | None,
+        now: float,
+    ) -> list[Settling]:
+        """Carries out acknowledgements. held: the spans that the member holds, if the acknowledgements may cover more;
+        else None."""
         source, releases = partition.source, self._serving.share_releases
         settling: list[Settling] = []
-        held = [each.span for each in holding]
-        if settled := joined(within(said.of(AcknowledgeType.GAP, AcknowledgeType.ACCEPT), held)):
+        if settled := _of_these(by_type.of(AcknowledgeType.GAP, AcknowledgeType.ACCEPT), held):
             settling += self._settle(member, partition, holding, settled, now)
-        if rejected := joined(within(said.of(AcknowledgeType.REJECT), held)):
+        if rejected := _of_these(by_type.of(AcknowledgeType.REJECT), held):
             releases.reject(member, source, rejected)
             settling += [Settling(span) for span in rejected]
-        if released := said.of(AcknowledgeType.RELEASE):
+        if released := by_type.of(AcknowledgeType.RELEASE):
             releases.release(member, source, released, Cause.RELEASED, now)
-        if renewed := said.of(AcknowledgeType.RENEW):
+        if renewed := by_type.of(AcknowledgeType.RENEW):
             deadline = now + self._settings.value.lock
             holding.renew(renewed, deadline)
             releases.watch(member, source, holding, deadline)
@@ -102,7 +121,7 @@ class Acknowledging:
     def _settle(
         self, member: Member, partition: Partition, holding: Holding, spans: Sequence[Span], now: float
     ) -> list[Settling]:
-        member.settled = now
+        member.settled_at = now
         for span in spans:
             for acquired in holding.take([span]):
                 self._serving.distribution.free(member, len(acquired))
@@ -122,20 +141,26 @@ def _are_valid(batches: Sequence[AcknowledgementBatch], highest: AcknowledgeType
     return True
 
 
-def _said(batches: Iterable[AcknowledgementBatch]) -> _Said:
-    said = _Said()
+def _spans_by_type(batches: Iterable[AcknowledgementBatch]) -> _SpansByType:
+    by_type = _SpansByType()
     for first, last, types in batches:
         if len(types) == 1 or types.count(types[0]) == len(types):
-            said.spans.setdefault(AcknowledgeType(types[0]), []).append(Span(first, last))
+            by_type.spans.setdefault(AcknowledgeType(types[0]), []).append(Span(first, last))
             continue
         begin = 0
         for index in range(1, len(types) + 1):
             if index == len(types) or types[index] != types[begin]:
                 span = Span(first + begin, first + index - 1)
-                said.spans.setdefault(AcknowledgeType(types[begin]), []).append(span)
+                by_type.spans.setdefault(AcknowledgeType(types[begin]), []).append(span)
                 begin = index
-    return said
+    return by_type
 
 
-def _above(said: _Said, committable: int) -> _Said:
-    return _Said({kind: at_or_above(spans, committable) for kind, spans in said.spans.items()})
+def _of_these(spans: list[Span], held: Sequence[Span] | None) -> list[Span]:
+    return spans if held is None else merge_adjacent(within(spans, held))
+
+
+def _above(by_type: _SpansByType, committable: int) -> _SpansByType:
+    if all(spans[0].first >= committable for spans in by_type.spans.values()):
+        return by_type
+    return _SpansByType({kind: at_or_above(spans, committable) for kind, spans in by_type.spans.items()})

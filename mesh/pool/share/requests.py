@@ -1,4 +1,4 @@
-"""What share members ask of a pool, and what they are answered, free of API versions."""
+"""Requests of share members to a pool, and their results, independent of API versions."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from mesh.wire.messages import AcknowledgementBatch, Buffer
 OPENING: Final = 0
 """The epoch of a request that opens a session."""
 ENDING: Final = -1
-"""The epoch of one that ends it."""
+"""The epoch of a request that ends a session."""
 LAST_EPOCH: Final = (1 << 31) - 1
-"""Behind it comes 1."""
+"""The last epoch of a session before it starts again at 1."""
 
 
 class AcknowledgeType(IntEnum):
-    """What a member says about an offset. GAP: there is no record. REJECT: nobody can process it. RENEW: it still works
-    on it."""
+    """The type of an acknowledgement of an offset. GAP: there is no record. REJECT: no member can process the record.
+    RENEW: the member is still processing it."""
 
     GAP = 0
     ACCEPT = 1
@@ -33,7 +33,7 @@ class AcknowledgeType(IntEnum):
 
 
 class NamedPartition(NamedTuple):
-    """As share members name one: a topic id, None for the zero UUID, and a number."""
+    """A partition as share members name it: a topic id (None for the zero UUID) and a number."""
 
     topic_id: UUID | None
     number: int
@@ -41,8 +41,12 @@ class NamedPartition(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedRequest:
-    """What ShareFetch and ShareAcknowledge have in common. acknowledgements: by partition, in the order of the request.
-    may_renew: whether it may acknowledge with RENEW. may_read: whether its user may read a topic."""
+    """The common part of ShareFetch and ShareAcknowledge.
+
+    * acknowledgements: by partition, in the order of the request.
+    * may_renew: whether the request may acknowledge with RENEW.
+    * may_read: returns whether its principal may read a topic.
+    """
 
     epoch: int
     acknowledgements: Mapping[NamedPartition, Sequence[AcknowledgementBatch]]
@@ -51,10 +55,14 @@ class SharedRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShareFetchRequest(SharedRequest):
-    """added, forgotten: partitions that its session has from now on, and has no more. most_records, minimum, maximum
-    (bytes), wait (seconds), is_exact, longest_range: as in `FetchParameters` and `AcquireTerms`. acquires: whether it
-    is to be given records at all."""
+class SharedFetch(SharedRequest):
+    """A ShareFetch.
+
+    * added, forgotten: partitions that its session gains and loses.
+    * minimum, maximum (bytes), wait (seconds): as in `FetchParameters`.
+    * most_records, longest_range, is_exact: as in `AcquireTerms`.
+    * acquires: whether it wants any records.
+    """
 
     added: Sequence[NamedPartition]
     forgotten: Sequence[NamedPartition]
@@ -68,7 +76,8 @@ class ShareFetchRequest(SharedRequest):
 
 
 class ShareFetchedPartition(NamedTuple):
-    """error: of the fetch; acknowledge_error: of what was acknowledged in the same request."""
+    """The result of a ShareFetch for one partition. error: the error of the fetch. acknowledge_error: the error of the
+    acknowledgements in the same request."""
 
     partition: NamedPartition
     error: ErrorCode = ErrorCode.NONE
@@ -79,7 +88,8 @@ class ShareFetchedPartition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ShareFetchResult:
-    """error: of the request as a whole. lock: seconds for which the member has what it acquires."""
+    """The result of a ShareFetch. error: for the whole request. lock: seconds for which the member holds acquired
+    records."""
 
     error: ErrorCode
     lock: float = 0.0
@@ -89,8 +99,9 @@ class ShareFetchResult:
 
 @dataclass(frozen=True, slots=True)
 class ShareAcknowledgeResult:
-    """error: of the request as a whole."""
+    """The result of a ShareAcknowledge. error: for the whole request. settles: whether it settled any offsets."""
 
     error: ErrorCode
     lock: float = 0.0
     errors: Mapping[NamedPartition, ErrorCode] = field(default_factory=dict)
+    settles: bool = False

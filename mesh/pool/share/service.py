@@ -1,9 +1,10 @@
-"""What share members ask of one pool: ShareFetch and ShareAcknowledge (KIP-932)."""
+"""The service of share members of one pool: ShareFetch and ShareAcknowledge (KIP-932)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import partial
+from uuid import UUID
 
 from mesh.apis.answers import ConnectionId, Ticket
 from mesh.pool.common.client import ClientIdentity
@@ -17,35 +18,40 @@ from mesh.pool.groups.members import Members
 from mesh.pool.intake.intake import Intake
 from mesh.pool.offsets.commits import Commits
 from mesh.pool.share.acknowledging import Acknowledging
-from mesh.pool.share.answers import Errors, Needed, Outcome, ShareAnswers
+from mesh.pool.share.answers import AcknowledgementOutcome, Errors, NeededAcknowledgements, ShareAnswers
 from mesh.pool.share.requests import (
     ENDING,
     OPENING,
     NamedPartition,
     ShareAcknowledgeResult,
+    SharedFetch,
     SharedRequest,
     ShareFetchedPartition,
-    ShareFetchRequest,
     ShareFetchResult,
 )
 from mesh.pool.share.sessions import ShareSession, ShareSessions
 from mesh.pool.state.fetch import AcquireTerms, FetchParameters, SharedPartition, SharedRecords
 from mesh.pool.state.member import Member
 from mesh.pool.state.partition import Ownership
-from mesh.records.spans import UpstreamPartition
+from mesh.records.spans import TopicName, UpstreamPartition
 from mesh.wire.errors import ErrorCode
 
 MOST_PARTITIONS = 20_000
-"""Of one session: as many as one request may name."""
+"""The most partitions of one session."""
 
 
 @dataclass(slots=True, eq=False)
-class _Asked:
-    """A request that waits for its answer. session: None if it is over by then. sources: of the partitions that are
-    fetched, and errors of those that cannot be."""
+class _Request:
+    """A request that waits for its answer.
+
+    * result: the kind of its result.
+    * session: None if it ends with this request, or is not needed.
+    * sources: the partitions that are fetched. errors: the errors of those that cannot be fetched.
+    """
 
     connection: ConnectionId
-    outcome: Outcome
+    result: type[ShareFetchResult] | type[ShareAcknowledgeResult]
+    outcome: AcknowledgementOutcome
     session: ShareSession | None = None
     is_opening: bool = False
     sources: dict[NamedPartition, UpstreamPartition] = field(default_factory=dict)
@@ -67,6 +73,7 @@ class ShareService:
     ) -> None:
         self._current = parts.share
         self._outbox = parts.outbox
+        self._timers = parts.timers
         self._topics = topics
         self._serving = serving
         self._members = members
@@ -74,120 +81,146 @@ class ShareService:
         self._intake = intake
         self._acknowledging = Acknowledging(serving, parts.share)
         self._answers = ShareAnswers(parts, commits)
-        self._asked: dict[Ticket, _Asked] = {}
+        self._requests: dict[Ticket, _Request] = {}
         self.sessions = ShareSessions()
 
     @property
     def waiting(self) -> int:
-        """How many requests wait until what they acknowledged is stored."""
+        """The number of requests that wait until their acknowledgements are stored."""
         return len(self._answers)
 
     # Requests
 
-    def open(self, member_id: MemberId, client: ClientIdentity, connection: ConnectionId, now: float) -> Member:
-        """A session of this member begins, whether it has joined the group or not. What it had acquired by another
-        connection is released."""
+    def open(
+        self, member_id: MemberId, client: ClientIdentity, node: int, connection: ConnectionId, now: float
+    ) -> Member:
+        """Opens a session of this member with a node. The member need not have joined the group. Records that it
+        acquired there over another connection are released."""
         member = self._members.by_id.get(member_id) or self._members.add_share(member_id, client, now)
         assert member.share is not None
-        before = self.sessions.of(member_id)
+        before = self.sessions.of(member_id, node)
         if before is not None and before.connection != connection:
             self._forget_requests(before.connection)
-            self._serving.share_releases.release_all(member, Cause.SESSION_ENDED, now)
-        self.sessions.open(member_id, connection)
+            self._serving.share_releases.release_all(member, Cause.SESSION_ENDED, now, node)
+        self.sessions.open(member_id, node, connection)
         member.share.has_session = True
         return member
 
     def fetch(
-        self, member: Member, connection: ConnectionId, ticket: Ticket, request: ShareFetchRequest, now: float
+        self,
+        member: Member,
+        node: int,
+        connection: ConnectionId,
+        ticket: Ticket,
+        request: SharedFetch,
+        now: float,
     ) -> None:
-        """Its session was opened, if that is what it asks for."""
-        session, error = self._session(member, connection, request)
+        """Carries out a ShareFetch of a member at this node."""
+        session, error = self._session(member, node, connection, request)
         if error is ErrorCode.NONE and session is not None:
             error = _change(session, request)
         if session is None or error is not ErrorCode.NONE:
             self._outbox.answer(ticket, ShareFetchResult(error))
             return
-        asked = self._take(member, connection, ticket, request, now)
+        pending = self._take(member, connection, ticket, ShareFetchResult, request, now)
         if request.epoch == ENDING:
-            self.end(member, now)
+            self.end(member, session, now)
             self._complete(ticket, SharedRecords())
             return
-        asked.session, asked.is_opening = session, request.epoch == OPENING
-        self._resolve(asked, session, request)
+        pending.session, pending.is_opening = session, request.epoch == OPENING
+        self._resolve(pending, member, session, request)
         if not request.acquires:
             self._complete(ticket, SharedRecords())
             return
-        is_news = any(session.told[name] != error for name, error in asked.errors.items())
+        is_news = any(session.last_errors[name] != error for name, error in pending.errors.items())
         wait = 0.0 if is_news else request.wait
         terms = AcquireTerms(
             request.most_records, request.is_exact, request.longest_range, self._current.value.most_locks
         )
         parameters = FetchParameters((), request.minimum, request.maximum, wait)
-        self._serving.share_fetch(member, connection, ticket, parameters, asked.sources.values(), terms, now)
+        sources = _from_another_on(list(pending.sources.values()), session.epoch)
+        self._serving.share_fetch(member, connection, ticket, parameters, sources, terms, now)
 
     def acknowledge(
-        self, member: Member, connection: ConnectionId, ticket: Ticket, request: SharedRequest, now: float
+        self, member: Member, node: int, connection: ConnectionId, ticket: Ticket, request: SharedRequest, now: float
     ) -> None:
-        session, error = self._session(member, connection, request)
+        session, error = self._session(member, node, connection, request)
         if session is None:
             self._outbox.answer(ticket, ShareAcknowledgeResult(error))
             return
-        asked = self._take(member, connection, ticket, request, now)
+        pending = self._take(member, connection, ticket, ShareAcknowledgeResult, request, now)
         if request.epoch == ENDING:
-            self.end(member, now)
-        self._answers.answer(asked.outcome, partial(self._acknowledged, ticket))
+            self.end(member, session, now)
+        self._answers.answer(pending.outcome, partial(self._acknowledged, ticket, pending))
 
-    # A session ends, or the pool
+    def refuse_session(self, connection: ConnectionId, ticket: Ticket, wait: float, now: float) -> None:
+        """Refuses a ShareFetch that would open one session too many, after `wait` seconds. Otherwise its client would
+        ask again at once, all the time."""
+        self._requests[ticket] = _Request(connection, ShareFetchResult, AcknowledgementOutcome())
+        self._timers.at(now + wait, lambda _: self._refuse(ticket, ErrorCode.SHARE_SESSION_LIMIT_REACHED))
+
+    # The end of a session or of the pool
 
     def disconnected(self, member: Member, connection: ConnectionId, now: float) -> None:
-        """A connection of a member is gone; its session ends if that was its own."""
+        """Handles the end of a member's connection. The sessions on that connection end."""
         self._forget_requests(connection)
-        session = self.sessions.of(member.id)
-        if session is not None and session.connection == connection:
-            self.end(member, now)
+        for session in self.sessions.all_of(member.id):
+            if session.connection == connection:
+                self.end(member, session, now)
 
-    def end(self, member: Member, now: float) -> None:
-        """Others get at once what it has not acknowledged."""
+    def end(self, member: Member, session: ShareSession, now: float) -> None:
+        """Ends a session. Other members get the records that its member has acquired by it and not acknowledged."""
         assert member.share is not None
-        self.sessions.end(member.id)
-        member.share.has_session = False
-        self._serving.share_releases.release_all(member, Cause.SESSION_ENDED, now)
-        if member.id not in self._coordinator.members:
+        self.sessions.end(member.id, session)
+        member.share.has_session = bool(self.sessions.all_of(member.id))
+        self._serving.share_releases.release_all(member, Cause.SESSION_ENDED, now, session.node)
+        if not member.share.has_session and member.id not in self._coordinator.members:
             self._members.forget(member, Cause.SESSION_ENDED, now)
 
     def close(self) -> None:
-        """Its clients open another session, and get another pool."""
-        for ticket, asked in list(self._asked.items()):
-            self._answers.forget([asked.outcome])
-            self._outbox.answer(ticket, ShareFetchResult(ErrorCode.SHARE_SESSION_NOT_FOUND))
-        self._asked.clear()
+        """Closes the sessions. Clients open new ones, in a new pool."""
+        for ticket in list(self._requests):
+            self._refuse(ticket, ErrorCode.SHARE_SESSION_NOT_FOUND)
 
     # The end of a step
 
     def answer(self) -> None:
-        """What is complete, and stored."""
-        if self._serving.shared:
-            shared, self._serving.shared = self._serving.shared, []
-            for ticket, records in shared:
+        """Answers requests that have their records, and whose acknowledgements are stored."""
+        if self._serving.complete_share_fetches:
+            complete, self._serving.complete_share_fetches = self._serving.complete_share_fetches, []
+            for ticket, records in complete:
                 self._complete(ticket, records)
         if self._answers:
-            self._answers.stored()
+            self._answers.stored(self._serving.voided)
 
-    # How
+    # Internals
 
     def _session(
-        self, member: Member, connection: ConnectionId, request: SharedRequest
+        self, member: Member, node: int, connection: ConnectionId, request: SharedRequest
     ) -> tuple[ShareSession | None, ErrorCode]:
-        if isinstance(request, ShareFetchRequest) and request.epoch == OPENING:
-            return self.sessions.of(member.id), ErrorCode.NONE
-        return self.sessions.continued(member.id, connection, request)
+        if isinstance(request, SharedFetch) and request.epoch == OPENING:
+            return self.sessions.of(member.id, node), ErrorCode.NONE
+        return self.sessions.continued(member.id, node, connection, request)
+
+    def _refuse(self, ticket: Ticket, error: ErrorCode) -> None:
+        """Answers a waiting request with an error. Does nothing if it does not wait any more."""
+        pending = self._requests.pop(ticket, None)
+        if pending is not None:
+            self._answers.forget([pending.outcome])
+            self._outbox.answer(ticket, pending.result(error))
 
     def _take(
-        self, member: Member, connection: ConnectionId, ticket: Ticket, request: SharedRequest, now: float
-    ) -> _Asked:
-        """Do what it acknowledges, before anything else it asks for."""
-        member.heard = now
-        outcome = Outcome()
+        self,
+        member: Member,
+        connection: ConnectionId,
+        ticket: Ticket,
+        result: type[ShareFetchResult] | type[ShareAcknowledgeResult],
+        request: SharedRequest,
+        now: float,
+    ) -> _Request:
+        """Begins a request: carries out its acknowledgements before its other parts. result: the kind of its result."""
+        member.heard_at = now
+        outcome = AcknowledgementOutcome()
         assert member.share is not None
         for name, batches in request.acknowledgements.items():
             source, error = self._source(name, request)
@@ -199,70 +232,90 @@ class ShareService:
             outcome.errors[name] = done.error
             if done.settling:
                 holding = member.share.of(source)
-                outcome.needed[name] = Needed(partition, partition.ledger, holding, done.settling)
+                outcome.needed[name] = NeededAcknowledgements(partition, partition.ledger, holding, done.settling)
         self._answers.watch(outcome, now)
-        asked = self._asked[ticket] = _Asked(connection, outcome)
-        return asked
+        pending = self._requests[ticket] = _Request(connection, result, outcome)
+        return pending
 
-    def _resolve(self, asked: _Asked, session: ShareSession, request: SharedRequest) -> None:
-        """What stands behind the partitions of a session now."""
-        for name in session.told:
-            source, error = self._source(name, request)
+    def _resolve(self, pending: _Request, member: Member, session: ShareSession, request: SharedRequest) -> None:
+        """Looks up the partitions of a session. From now on the member acquires their records by this session."""
+        assert member.share is not None
+        topics: dict[UUID | None, tuple[TopicName | None, ErrorCode]] = {}
+        for name in session.last_errors:
+            known = topics.get(name.topic_id)
+            if known is None:
+                known = topics[name.topic_id] = self._topic(name.topic_id, request)
+                if known[0] is not None:
+                    self._intake.consume(known[0])
+            source, error = self._partition(*known, name.number)
             if source is None:
-                asked.errors[name] = error
+                pending.errors[name] = error
                 continue
-            asked.sources[name] = source
-            number = self._topics.number(source)
-            if number is not None:
-                self._intake.want(number[0])
+            pending.sources[name] = source
+            member.share.of(source).node = session.node
 
     def _source(self, name: NamedPartition, request: SharedRequest) -> tuple[UpstreamPartition | None, ErrorCode]:
-        topic = self._topics.name_of(name.topic_id) if name.topic_id is not None else None
+        return self._partition(*self._topic(name.topic_id, request), name.number)
+
+    def _topic(self, topic_id: UUID | None, request: SharedRequest) -> tuple[TopicName | None, ErrorCode]:
+        topic = self._topics.name_of(topic_id) if topic_id is not None else None
         if topic is None:
             return None, ErrorCode.UNKNOWN_TOPIC_ID
-        if not request.may_read(topic):
-            return None, ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        source = self._topics.partition(topic, name.number)
-        return source, ErrorCode.NONE if source is not None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return (topic, ErrorCode.NONE) if request.may_read(topic) else (None, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+
+    def _partition(
+        self, topic: TopicName | None, error: ErrorCode, number: int
+    ) -> tuple[UpstreamPartition | None, ErrorCode]:
+        source = self._topics.partition(topic, number) if topic is not None else None
+        return source, error if source is not None else error or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     def _complete(self, ticket: Ticket, records: SharedRecords) -> None:
-        """It has what it was to be given."""
-        asked = self._asked.get(ticket)
-        if asked is not None:
-            self._answers.answer(asked.outcome, partial(self._fetched, ticket, asked, records))
+        """Answers a request with its records, as soon as its acknowledgements are stored."""
+        pending = self._requests.get(ticket)
+        if pending is not None:
+            self._answers.answer(pending.outcome, partial(self._fetched, ticket, pending, records))
 
-    def _fetched(self, ticket: Ticket, asked: _Asked, records: SharedRecords, errors: Errors) -> None:
-        del self._asked[ticket]
+    def _fetched(self, ticket: Ticket, pending: _Request, records: SharedRecords, errors: Errors) -> None:
+        del self._requests[ticket]
         by_source = {each.source: each for each in records.partitions}
         partitions: list[ShareFetchedPartition] = []
-        told = asked.session.told if asked.session is not None else {}
-        for name in [*told, *(name for name in errors if name not in told)]:
-            error = asked.errors.get(name, ErrorCode.NONE)
-            found = by_source.get(asked.sources[name]) if name in asked.sources else None
-            before = told.get(name, ErrorCode.NONE)
-            if asked.is_opening or found is not None or name in errors or error is not before or error:
+        last_errors = pending.session.last_errors if pending.session is not None else {}
+        for name in [*last_errors, *(name for name in errors if name not in last_errors)]:
+            error = pending.errors.get(name, ErrorCode.NONE)
+            found = by_source.get(pending.sources[name]) if name in pending.sources else None
+            before = last_errors.get(name, ErrorCode.NONE)
+            if pending.is_opening or found is not None or name in errors or error is not before or error:
                 partitions.append(_fetched(name, error, errors.get(name, ErrorCode.NONE), found))
-            if name in told:
-                told[name] = error
+            if name in last_errors:
+                last_errors[name] = error
         result = ShareFetchResult(ErrorCode.NONE, self._current.value.lock, tuple(partitions), records.delivered)
         self._outbox.answer(ticket, result)
 
-    def _acknowledged(self, ticket: Ticket, errors: Errors) -> None:
-        del self._asked[ticket]
-        self._outbox.answer(ticket, ShareAcknowledgeResult(ErrorCode.NONE, self._current.value.lock, dict(errors)))
+    def _acknowledged(self, ticket: Ticket, pending: _Request, errors: Errors) -> None:
+        del self._requests[ticket]
+        lock, settles = self._current.value.lock, pending.outcome.settles
+        self._outbox.answer(ticket, ShareAcknowledgeResult(ErrorCode.NONE, lock, dict(errors), settles))
 
     def _forget_requests(self, connection: ConnectionId) -> None:
-        gone = [ticket for ticket, asked in self._asked.items() if asked.connection == connection]
-        self._answers.forget(self._asked.pop(ticket).outcome for ticket in gone)
+        gone = [ticket for ticket, pending in self._requests.items() if pending.connection == connection]
+        self._answers.forget(self._requests.pop(ticket).outcome for ticket in gone)
 
 
-def _change(session: ShareSession, request: ShareFetchRequest) -> ErrorCode:
-    """Partitions that are added and forgotten at once are only acknowledged: they are none of the session's."""
+def _from_another_on(sources: list[UpstreamPartition], epoch: int) -> list[UpstreamPartition]:
+    """Rotates the partitions, so that each request begins with another one. Otherwise a partition with more records
+    than fit into an answer would block the others."""
+    first = epoch % len(sources) if sources else 0
+    return sources[first:] + sources[:first]
+
+
+def _change(session: ShareSession, request: SharedFetch) -> ErrorCode:
+    """Changes the partitions of a session. A partition that is added and forgotten in the same request is only
+    acknowledged, and does not join the session."""
     for name in request.added:
-        session.told.setdefault(name, None)
+        session.last_errors.setdefault(name, None)
     for name in request.forgotten:
-        session.told.pop(name, None)
-    return ErrorCode.INVALID_REQUEST if len(session.told) > MOST_PARTITIONS else ErrorCode.NONE
+        session.last_errors.pop(name, None)
+    return ErrorCode.INVALID_REQUEST if len(session.last_errors) > MOST_PARTITIONS else ErrorCode.NONE
 
 
 def _fetched(

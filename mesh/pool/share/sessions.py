@@ -1,7 +1,7 @@
-"""Share sessions: which partitions a share member fetches, so that its requests name changes only (KIP-932).
+"""Share sessions: the partitions that a share member fetches, so that its requests name only changes (KIP-932).
 
-A session belongs to a member and to the connection that it fetches on. Each request has the next epoch: one that was
-lost, or sent twice, is noticed.
+A member has one session with each node, as with each broker. A session belongs to the connection on which the member
+fetches. Each request has the next epoch, so a lost or repeated request is noticed.
 """
 
 from __future__ import annotations
@@ -16,39 +16,48 @@ from mesh.wire.errors import ErrorCode
 
 @dataclass(slots=True, eq=False)
 class ShareSession:
-    """epoch: of the next request. told: the partitions that it fetches, and with which error each was answered last;
-    None for one that was not answered yet."""
+    """The share session of one member with one node. epoch: of the next request. last_errors: the partitions that it
+    fetches, each with the error in its last answer; None before the first answer."""
 
+    node: int
     connection: ConnectionId
     epoch: int = 1
-    told: dict[NamedPartition, ErrorCode | None] = field(default_factory=dict)
+    last_errors: dict[NamedPartition, ErrorCode | None] = field(default_factory=dict)
 
 
 class ShareSessions:
-    """Those of one pool, by member."""
+    """The share sessions of one pool, by member."""
 
     def __init__(self) -> None:
-        self._by_member: dict[MemberId, ShareSession] = {}
+        self._by_member: dict[MemberId, dict[int, ShareSession]] = {}
 
     def __len__(self) -> int:
-        return len(self._by_member)
+        return sum(map(len, self._by_member.values()))
 
-    def of(self, member_id: MemberId) -> ShareSession | None:
-        return self._by_member.get(member_id)
+    def of(self, member_id: MemberId, node: int) -> ShareSession | None:
+        """Returns the session with this node; None if there is none."""
+        return self._by_member.get(member_id, {}).get(node)
 
-    def open(self, member_id: MemberId, connection: ConnectionId) -> ShareSession:
-        """A new one, in place of the one there was."""
-        session = self._by_member[member_id] = ShareSession(connection)
+    def all_of(self, member_id: MemberId) -> list[ShareSession]:
+        return list(self._by_member.get(member_id, {}).values())
+
+    def open(self, member_id: MemberId, node: int, connection: ConnectionId) -> ShareSession:
+        """Opens a new session, in place of any earlier one with the node."""
+        session = self._by_member.setdefault(member_id, {})[node] = ShareSession(node, connection)
         return session
 
-    def end(self, member_id: MemberId) -> None:
-        self._by_member.pop(member_id, None)
+    def end(self, member_id: MemberId, session: ShareSession) -> None:
+        sessions = self._by_member.get(member_id, {})
+        if sessions.get(session.node) is session:
+            del sessions[session.node]
+            if not sessions:
+                del self._by_member[member_id]
 
     def continued(
-        self, member_id: MemberId, connection: ConnectionId, request: SharedRequest
+        self, member_id: MemberId, node: int, connection: ConnectionId, request: SharedRequest
     ) -> tuple[ShareSession | None, ErrorCode]:
-        """The session that a request continues or ends, or why there is none."""
-        session = self._by_member.get(member_id)
+        """Returns the session that a request continues or ends, or the error why there is none."""
+        session = self.of(member_id, node)
         if request.epoch == OPENING:
             return None, ErrorCode.INVALID_SHARE_SESSION_EPOCH
         if session is None:

@@ -1,7 +1,8 @@
-"""What share members have acquired of a partition (KIP-932): runs of upstream offsets, each with a lock of its own.
+"""The records that share members have acquired of a partition (KIP-932): runs of upstream offsets, each with its own
+lock.
 
-Beside the windows of other members and the leases of batch readers this is the third way of holding records. A share
-member keeps no position, so it sees upstream offsets, and settles them one by one and in any order.
+Records can be held in three ways: in the window of a member, by the lease of a batch reader, and so. A share member has
+no position. It sees upstream offsets, and settles them one by one, in any order.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from sortedcontainers import SortedDict
 from mesh.pool.common.history import History
 from mesh.pool.common.timers import Timer
 from mesh.pool.state.ledger import Ledger
-from mesh.records.batch import Batch
+from mesh.records.batch import RecordBatch
 from mesh.records.sorted_spans import overlapping
 from mesh.records.span_lists import without
 from mesh.records.spans import Span, UpstreamPartition
@@ -22,10 +23,10 @@ from mesh.records.spans import Span, UpstreamPartition
 
 @dataclass(slots=True, eq=False)
 class KeptBatch:
-    """The bytes of what was acquired at once, whole. batch: None once they were given up to the replay budget; then
-    they are read again if somebody is to have them. runs: how many acquired runs are of them."""
+    """The whole bytes of records that were acquired together. batch: None once the replay budget has dropped the bytes;
+    then they are read again before a member gets them. runs: the number of acquired runs in them."""
 
-    batch: Batch | None
+    batch: RecordBatch | None
     runs: int = 0
 
     @property
@@ -33,14 +34,14 @@ class KeptBatch:
         return self.runs > 0
 
     def strip(self) -> None:
-        """Give up its bytes."""
+        """Drops the bytes."""
         self.batch = None
 
 
 @dataclass(slots=True, eq=False)
 class Acquired:
-    """One run of upstream offsets that a share member has. deadline: when it loses them, unless it acknowledges them or
-    renews its lock. since: when it was sent them. Both in seconds."""
+    """One run of upstream offsets that a share member holds. deadline: when its lock ends, unless the member
+    acknowledges the offsets or renews the lock. since: when the member got it. Both are in seconds."""
 
     span: Span
     history: History
@@ -54,8 +55,9 @@ class Acquired:
 
 @dataclass(slots=True, eq=False)
 class Settling:
-    """A span that a member has acknowledged, and of which it has not been told yet that it is stored: it may say so
-    again. version: of the ledger, once all of it is settled; a dead letter is written before that."""
+    """A span that a member has acknowledged, while no answer says yet that it is stored; the member may repeat the
+    request. version: the version of the ledger when all of it was settled; None before. A dead letter is written before
+    that."""
 
     span: Span
     version: int | None = None
@@ -67,30 +69,35 @@ class Settling:
 
 
 class Holding:
-    """What one share member holds of one partition. held: how many offsets. timer: of the lock that ends next, or of
-    one that has been renewed or is not held any more."""
+    """The records that one share member holds of one partition.
 
-    __slots__ = ("_runs", "held", "settling", "timer")
+    * held: the number of offsets.
+    * timer: the timer of the lock that ends next. That lock may have been renewed or released since.
+    * node: the node whose session fetches the partition.
+    """
+
+    __slots__ = ("_runs", "held", "node", "settling", "timer")
 
     def __init__(self) -> None:
         self._runs: SortedDict[int, Acquired] = SortedDict()
         self.held = 0
+        self.node = 0
         self.settling: list[Settling] = []
         self.timer: Timer | None = None
 
     def __iter__(self) -> Iterator[Acquired]:
-        """Ascending."""
+        """Yields the runs, ascending."""
         return iter(self._runs.values())
 
     def __len__(self) -> int:
         return len(self._runs)
 
     def first(self) -> Acquired | None:
-        """The lowest."""
+        """Returns the lowest run; None if there is none."""
         return self._runs.peekitem(0)[1] if self._runs else None
 
     def add(self, acquired: Acquired) -> None:
-        """Raises ValueError for a run that begins where another one does."""
+        """Adds a run. Raises ValueError if another run begins at the same offset."""
         if acquired.span.first in self._runs:
             raise ValueError(f"offset {acquired.span.first} is acquired already")
         self._runs[acquired.span.first] = acquired
@@ -98,12 +105,13 @@ class Holding:
         self.held += len(acquired)
 
     def missing(self, spans: Iterable[Span]) -> list[Span]:
-        """What of these (ascending, apart) it does not hold."""
+        """Returns the parts of these spans (ascending, none overlapping) that the member does not hold."""
         wanted = list(spans)
         return without(wanted, [each.span for each in self._overlapping(wanted)])
 
     def take(self, spans: Iterable[Span]) -> list[Acquired]:
-        """Give up these (ascending, apart), as far as they are held; as runs with their histories, ascending."""
+        """Removes the held parts of these spans (ascending, none overlapping). Returns them as runs with their
+        histories, ascending."""
         taken: list[Acquired] = []
         for span in spans:
             for acquired in self._overlapping([span]):
@@ -115,28 +123,28 @@ class Holding:
         return taken
 
     def take_all(self) -> list[Acquired]:
-        """Give up everything."""
+        """Removes all runs, and returns them."""
         taken: list[Acquired] = list(self._runs.values())
         for acquired in taken:
             self._remove(acquired)
         return taken
 
     def renew(self, spans: Iterable[Span], deadline: float) -> None:
-        """Hold these, as far as they are held, until another time."""
+        """Sets a new deadline for the held parts of these spans."""
         for acquired in self.take(spans):
             acquired.deadline = deadline
             self.add(acquired)
 
     def overdue(self, now: float) -> list[Span]:
-        """Those whose locks are over."""
+        """Returns the runs whose locks have ended."""
         return [acquired.span for acquired in self if acquired.deadline <= now]
 
     def next_deadline(self) -> float | None:
         return min((acquired.deadline for acquired in self), default=None)
 
     def truncate(self, offset: int) -> int:
-        """Upstream there are other records from this offset on; returns how many offsets that takes away. The bytes of
-        what reaches beyond it are of the old log."""
+        """Removes everything from `offset` on, where the log now has other records. Returns the number of removed
+        offsets. A run that begins below it loses its bytes, which are those of the old log."""
         held = self.held
         for acquired in [each for each in self if each.span.last >= offset]:
             self._remove(acquired)
@@ -157,11 +165,14 @@ class Holding:
 
 @dataclass(slots=True)
 class ShareHoldings:
-    """What makes a member a share member. by_partition: what it has acquired, or had. has_session: whether it fetches
-    by a share session at the moment; until that ends it is a member, whatever its group says."""
+    """The records of a share member, by partition. by_partition: also has partitions of which the member holds nothing
+    any more. has_session: whether the member has a share session now. It stays a member until the session ends."""
 
     by_partition: dict[UpstreamPartition, Holding] = field(default_factory=dict)
     has_session: bool = False
 
     def of(self, source: UpstreamPartition) -> Holding:
-        return self.by_partition.setdefault(source, Holding())
+        holding = self.by_partition.get(source)
+        if holding is None:
+            holding = self.by_partition[source] = Holding()
+        return holding

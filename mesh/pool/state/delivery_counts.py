@@ -1,7 +1,7 @@
-"""How often spans of one partition were delivered in vain: what a restart of the mesh must not forget.
+"""Delivery counts of one partition: how often spans were delivered in vain. They survive restarts of the mesh.
 
-The history of each span goes with its records; this is a copy of the counts alone, by offset, for the commit metadata.
-It is empty as long as nobody has died of anything. O(log spans) for each span.
+The history of each span is kept with its records. This is a copy of the counts alone, by offset, for the commit
+metadata. It is empty as long as no member has died of a record. Each operation costs O(log spans) for each span.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ class Counted:
 
 
 class DeliveryCounts:
+    """The spans of one partition that were delivered in vain, with their counts."""
+
     def __init__(self, counted: Iterable[Counted] = ()) -> None:
         self._spans: SortedDict[int, tuple[int, int]] = SortedDict()
         for each in counted:
@@ -33,17 +35,17 @@ class DeliveryCounts:
         return len(self._spans)
 
     def __iter__(self) -> Iterator[Counted]:
-        """Ascending, none of them overlapping."""
+        """Yields the counted spans, ascending, none of them overlapping."""
         return (Counted(Span(first, last), count) for first, (last, count) in self._spans.items())
 
     def note(self, span: Span, count: int) -> None:
-        """This span has been delivered so often in vain, whatever was known of it."""
+        """Sets the number of deliveries in vain of a span, in place of any earlier count."""
         self.forget(span)
         if count:
             self._spans[span.first] = (span.last, count)
 
     def forget(self, span: Span) -> None:
-        """It is settled."""
+        """Forgets the counts of a span, which is settled."""
         spans = self._spans
         for first in list(self._overlapping(span)):
             last, count = spans.pop(first)
@@ -53,7 +55,7 @@ class DeliveryCounts:
                 spans[span.last + 1] = (last, count)
 
     def _overlapping(self, span: Span) -> Iterator[int]:
-        """Where those begin that have something of it."""
+        """Yields the first offsets of the counted spans that overlap this one."""
         for first in around(self._spans, span.first):
             if first > span.last:
                 return

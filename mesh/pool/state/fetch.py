@@ -1,7 +1,7 @@
-"""What a Fetch asks, and what it is answered, in virtual terms.
+"""A Fetch request and its answer, with virtual topics, partitions and offsets.
 
-What there is for each partition is a tuple: a frozen dataclass takes two to three times as long to make, and a Fetch
-of a large topic has sixty of them.
+The entry of each partition is a tuple. A frozen dataclass takes two to three times as long to make, and a Fetch of a
+large topic has sixty entries.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from mesh.wire.messages import Buffer
 
 
 class RequestedPartition(NamedTuple):
-    """One partition of a Fetch request, in virtual terms. maximum: partition_max_bytes."""
+    """One partition of a Fetch request. maximum: its partition_max_bytes."""
 
     topic: TopicName | None
     partition: int
@@ -27,7 +27,7 @@ class RequestedPartition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FetchParameters:
-    """What a Fetch asks for. maximum: max_bytes; minimum: min_bytes; wait: seconds (max_wait_ms)."""
+    """The parameters of a Fetch. minimum: min_bytes. maximum: max_bytes. wait: max_wait_ms, in seconds."""
 
     partitions: Sequence[RequestedPartition]
     minimum: int
@@ -37,9 +37,13 @@ class FetchParameters:
 
 @dataclass(frozen=True, slots=True)
 class AcquireTerms:
-    """How a share member acquires. most: offsets, as they are counted for records. is_exact: no more than `most`; else
-    whole batches until there are as many. longest_range: offsets that a range of the answer may have, unless it is of
-    one batch. most_locks: offsets of one partition that all share members together may have."""
+    """The limits under which a ShareFetch acquires records. All count offsets.
+
+    * most: the number wanted (max_records).
+    * is_exact: whether `most` is a strict limit. If not, whole batches are acquired until there are as many.
+    * longest_range: the longest range in the answer, unless a range is a single batch.
+    * most_locks: the most acquired offsets of one partition, by all share members together.
+    """
 
     most: int
     is_exact: bool
@@ -48,8 +52,8 @@ class AcquireTerms:
 
 
 class FetchedPartition(NamedTuple):
-    """What a Fetch is answered for one partition. records: whole batches, re-based; empty where nothing is to be had.
-    high_watermark: -1 with an error."""
+    """The answer to a Fetch for one partition. records: whole batches with virtual offsets; empty if there are none.
+    high_watermark: -1 if there is an error."""
 
     error: ErrorCode
     high_watermark: int
@@ -58,27 +62,27 @@ class FetchedPartition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
-    """What an answer holds, for those who count: records and bytes by topic. redelivered: records that another member,
-    or this one, was sent before and gave up."""
+    """The counts of an answer. topics: the number of records and of bytes, by topic. redelivered: records that were
+    sent before, to this or another member, and given back."""
 
     group: GroupId
     topics: Mapping[TopicName, tuple[int, int]]
     redelivered: int
     is_new: bool
-    """Whether some of it was sent to nobody before. What a client gives back and takes again is not new."""
+    """True if part of it was never sent to a member. Records that a client gives back and acquires again are not
+    new."""
 
 
 @dataclass(frozen=True, slots=True)
 class FetchResult:
-    """One entry for every partition of the request, in its order."""
+    """The answer to a Fetch. partitions: one entry for each partition of the request, in its order."""
 
     partitions: tuple[FetchedPartition, ...]
     delivered: Delivered | None = None
 
 
 class AcquiredSpan(NamedTuple):
-    """Upstream offsets that a share member has from now on. deliveries: how often they were delivered, this time
-    included."""
+    """Upstream offsets that a share member has acquired. deliveries: the number of deliveries, including this one."""
 
     first: int
     last: int
@@ -86,8 +90,8 @@ class AcquiredSpan(NamedTuple):
 
 
 class SharedPartition(NamedTuple):
-    """What a ShareFetch is answered for one partition. records: whole batches, of which only `acquired` are for this
-    member; both ascending."""
+    """The answer to a ShareFetch for one partition. records: whole batches. acquired: the spans of them that are for
+    this member. Both are ascending."""
 
     source: UpstreamPartition
     records: tuple[Buffer, ...]
@@ -96,7 +100,7 @@ class SharedPartition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SharedRecords:
-    """What a ShareFetch has acquired; nothing of the partitions that are not here."""
+    """The records that a ShareFetch has acquired, from the partitions that this process owns."""
 
     partitions: tuple[SharedPartition, ...] = ()
     delivered: Delivered | None = None

@@ -1,7 +1,8 @@
-"""Which log an offset is one of: logs begin anew under their old names, and lose what they had above some offset.
+"""Incarnations of an upstream log. A topic can be deleted and created again under its name, and an unclean election can
+truncate its logs.
 
-A partition has one life after the other. What is leased of one means its records; the same offsets of a later life may
-be other records.
+Each one is an `Incarnation`, linked to the next one. A lease is about the records of one incarnation. The same offsets
+may be other records in a later one.
 """
 
 from __future__ import annotations
@@ -13,67 +14,68 @@ from dataclasses import dataclass
 from mesh.records.spans import UpstreamPartition
 
 EVERYTHING = 1 << 63
-"""Above every offset."""
+"""An offset above all others."""
 MOST_REMEMBERED = 10_000
-"""Partitions of leases that have ended, of which it is known for how long their offsets mean the same."""
+"""The most entries of `EndedLeases`: a lease counts as one, and each of its partitions as another."""
 
 
 @dataclass(frozen=True, slots=True)
-class Shared:
-    """Offsets below `below` are those of both lives. is_certain: whether this process saw all that lay between them;
-    else the partition was another process's meanwhile, or nobody's."""
+class CommonPrefix:
+    """The offsets that two incarnations of a log have in common: those below `below`. is_certain: whether this process
+    observed everything between the two. If not, another process or none owned the partition in between."""
 
     below: int
     is_certain: bool
 
 
-UNKNOWN = Shared(EVERYTHING, is_certain=False)
+UNKNOWN_PREFIX = CommonPrefix(EVERYTHING, is_certain=False)
 
 
-class Life:
-    """One life of an upstream log. topic_id: of its topic; None while it is not known, "" if it will not be."""
+class Incarnation:
+    """One incarnation of an upstream log. topic_id: the id of its topic; None while it is not known, "" if it never
+    will be."""
 
-    __slots__ = ("later", "shared", "topic_id")
+    __slots__ = ("common_prefix", "later", "topic_id")
 
     def __init__(self, topic_id: str | None = None) -> None:
         self.topic_id = topic_id
-        self.later: Life | None = None
-        self.shared = UNKNOWN
-        """With the later one."""
+        self.later: Incarnation | None = None
+        self.common_prefix = UNKNOWN_PREFIX
+        """The offsets that it has in common with `later`."""
 
-    def followed_by(self, later: Life, shared: Shared) -> None:
-        self.later, self.shared = later, shared
+    def followed_by(self, later: Incarnation, common_prefix: CommonPrefix) -> None:
+        self.later, self.common_prefix = later, common_prefix
 
 
-def shared(earlier: Life | None, now: Life, topic_id: str | None) -> Shared:
-    """What an earlier life, or this one, has in common with the one of now. earlier: None if this process does not know
-    it; topic_id: then that of its topic, if that is known at least. Ids are compared only where the lives do not tell:
-    what is known of one may be old."""
-    below, is_certain, life = EVERYTHING, earlier is not None, earlier
-    while life is not None and life is not now and life.later is not None:
-        below, is_certain = min(below, life.shared.below), is_certain and life.shared.is_certain
-        life = life.later
+def common_prefix(earlier: Incarnation | None, now: Incarnation, topic_id: str | None) -> CommonPrefix:
+    """Returns the offsets that an earlier incarnation has in common with this one. earlier: None if this process does
+    not know it. topic_id: the topic id for that case, if known. Topic ids are compared only if nothing else is certain,
+    since they may be out of date."""
+    below, is_certain, each = EVERYTHING, earlier is not None, earlier
+    while each is not None and each is not now and each.later is not None:
+        below, is_certain = min(below, each.common_prefix.below), is_certain and each.common_prefix.is_certain
+        each = each.later
     its_id = (earlier.topic_id if earlier is not None else None) or topic_id
     if not is_certain and its_id and now.topic_id and its_id != now.topic_id:
         below = 0
-    return Shared(below, is_certain)
+    return CommonPrefix(below, is_certain)
 
 
 class EndedLeases:
-    """Which lives those leases were of that have ended in this process; those that ended first are forgotten first."""
+    """The incarnations of the logs of leases that ended in this process. The oldest entries are forgotten first."""
 
     def __init__(self) -> None:
-        self._lives: OrderedDict[str, Mapping[UpstreamPartition, Life]] = OrderedDict()
+        self._incarnations: OrderedDict[str, Mapping[UpstreamPartition, Incarnation]] = OrderedDict()
         self._size = 0
 
-    def remember(self, lease: str, lives: Mapping[UpstreamPartition, Life]) -> None:
-        if (before := self._lives.pop(lease, None)) is not None:
+    def remember(self, lease: str, incarnations: Mapping[UpstreamPartition, Incarnation]) -> None:
+        if (before := self._incarnations.pop(lease, None)) is not None:
             self._size -= len(before) + 1
-        self._lives[lease] = dict(lives)
-        self._size += len(lives) + 1
+        self._incarnations[lease] = dict(incarnations)
+        self._size += len(incarnations) + 1
         while self._size > MOST_REMEMBERED:
-            _, oldest = self._lives.popitem(last=False)
+            _, oldest = self._incarnations.popitem(last=False)
             self._size -= len(oldest) + 1
 
-    def lives(self, lease: str) -> Mapping[UpstreamPartition, Life]:
-        return self._lives.get(lease, {})
+    def incarnations(self, lease: str) -> Mapping[UpstreamPartition, Incarnation]:
+        return self._incarnations.get(lease, {})

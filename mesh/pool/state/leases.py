@@ -1,4 +1,4 @@
-"""What a lease is, and what it holds of a partition."""
+"""Leases, their requests and answers, and the spans that they hold."""
 
 from __future__ import annotations
 
@@ -8,34 +8,35 @@ from typing import NewType
 
 from mesh.pool.common.delivery_events import Holder
 from mesh.pool.common.history import History
-from mesh.pool.state.incarnations import Life
-from mesh.records.span_lists import at_or_above, joined
+from mesh.pool.state.incarnations import Incarnation
+from mesh.records.span_lists import at_or_above, merge_adjacent
 from mesh.records.spans import Span, TopicName, UpstreamPartition
 
 LeaseId = NewType("LeaseId", str)
 HolderId = NewType("HolderId", str)
 LONGEST_NAME = 64
-"""Bytes of a lease's or a holder's name: they stand in the metadata of every commit while the lease lasts."""
+"""The most bytes in the name of a lease or a holder. Names are in the metadata of every commit while the lease
+lasts."""
 LONGEST_TTL = 24 * 3_600.0
-"""Seconds that a lease lasts at most, unless it is renewed."""
+"""The most seconds that a lease lasts without renewal."""
 
 
 @dataclass(slots=True, eq=False)
 class Lease:
-    """A batch engine holds runs of upstream offsets until `deadline` (seconds of the pool's clock).
+    """Runs of upstream offsets that a batch engine holds until `deadline` (seconds of the pool's clock).
 
-    lives: which life of each partition it has, or had, something of.
+    incarnations: for each partition of which it holds or held offsets, the incarnation of the log.
     """
 
     id: LeaseId
     holder: HolderId
     deadline: float
-    lives: dict[UpstreamPartition, Life] = field(default_factory=dict)
+    incarnations: dict[UpstreamPartition, Incarnation] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Leased:
-    """One span that a lease holds of a partition, and its history."""
+    """One span that a lease holds of a partition, with its history."""
 
     span: Span
     history: History
@@ -44,7 +45,7 @@ class Leased:
 
 @dataclass(frozen=True, slots=True)
 class StoredLease:
-    """What is kept upstream of a lease for one partition. deadline: seconds since the epoch."""
+    """A lease as it is stored upstream, in the metadata of one partition. deadline: seconds since the epoch."""
 
     id: LeaseId
     holder: HolderId
@@ -54,8 +55,8 @@ class StoredLease:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Range:
-    """A run of offsets of one upstream partition, as batch engines are told it. topic_id: of the upstream topic that
-    they are of; None if that is not known."""
+    """A run of offsets of one upstream partition, as batch engines see it. topic_id: the id of the upstream topic; None
+    if unknown."""
 
     partition: UpstreamPartition
     span: Span
@@ -64,9 +65,13 @@ class Range:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseRequest:
-    """A request for a lease. completed: the holder's last lease, which stays; any other of its leases ends. wait:
-    seconds. ends: nothing at or above these, and nothing of other partitions; None for all there is. most_bytes: about
-    so many at most, by what is known of the size of records; None for no such limit."""
+    """A request for a lease.
+
+    * most: the most offsets in it. most_bytes: about the most bytes, by the known size of records; None for no limit.
+    * completed: the last lease of this holder, which stays. Its other leases end.
+    * ttl: seconds that it lasts without renewal. wait: seconds to wait for records.
+    * ends: the offset of each partition at which the lease must end; other partitions are left out. None for no bound.
+    """
 
     id: LeaseId
     holder: HolderId
@@ -81,8 +86,8 @@ class LeaseRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """A lease that was granted before, and whose holder goes on with it. ttl, wait: seconds; wait: until the partitions
-    are assigned to this process."""
+    """A holder's request to continue a lease that was granted before, perhaps by another process. ttl: seconds that it
+    lasts without renewal. wait: seconds to wait until this process owns the partitions."""
 
     id: LeaseId
     holder: HolderId
@@ -93,8 +98,8 @@ class Claim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Acknowledgement:
-    """All of a lease that is held, or parts of one that may have ended. size: bytes of the records in it, if the holder
-    says."""
+    """A request to acknowledge all that a lease holds, or parts of a lease that may have ended. ranges: the parts, None
+    for all. size: the bytes of their records, None if the holder does not say."""
 
     id: LeaseId
     holder: HolderId
@@ -104,7 +109,8 @@ class Acknowledgement:
 
 @dataclass(frozen=True, slots=True)
 class LeaseGranted:
-    """A lease that was granted. deadline: seconds of the pool's clock. ranges: none if there is nothing to be had."""
+    """The answer to a LeaseRequest. deadline: seconds of the pool's clock. ranges: empty if no records are
+    available."""
 
     id: LeaseId
     deadline: float
@@ -113,10 +119,11 @@ class LeaseGranted:
 
 @dataclass(frozen=True, slots=True)
 class LeaseSettled:
-    """What became of the ranges of a claim or an acknowledgement.
+    """The result of a claim or an acknowledgement, by range.
 
-    done: of these offsets it is true now. lost: others hold them, or have had them; or they were of another life of
-    the log. absent: not assigned to this process, at the moment or any more.
+    * done: the ranges that the lease holds now, or that are acknowledged now.
+    * lost: others hold or have held these offsets, or they are of another incarnation of the log.
+    * absent: the partition is not assigned to this process now.
     """
 
     done: tuple[Range, ...] = ()
@@ -126,13 +133,13 @@ class LeaseSettled:
 
 @dataclass(frozen=True, slots=True)
 class NotStored:
-    """Not in time; the same may be asked again."""
+    """The answer to a request that was not stored upstream in time. The holder may repeat it."""
 
 
 @dataclass(frozen=True, slots=True)
 class NoRoom:
-    """Refused, and nothing was changed: the commit metadata of a partition could not hold what leases would have of it,
-    so many runs."""
+    """The answer to a refused request: the commit metadata of a partition could not hold the runs of its leases.
+    Nothing has changed."""
 
     partition: UpstreamPartition
     runs: int
@@ -140,12 +147,13 @@ class NoRoom:
 
 @dataclass(frozen=True, slots=True)
 class UnknownLease:
-    """There is none of that name here, or not of that holder."""
+    """The answer if there is no lease of that name here, or it has another holder."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionBacklog:
-    """Offsets of one partition that nobody has acknowledged: free ones, those leases hold, and all. end: of its log."""
+    """The number of unacknowledged offsets of one partition. available: those that are free. leased: those that leases
+    hold. lag: all of them. end: the end of the log."""
 
     partition: UpstreamPartition
     available: int
@@ -156,21 +164,21 @@ class PartitionBacklog:
 
 @dataclass(frozen=True, slots=True)
 class LeaseBacklog:
-    """Of each partition that is assigned to this process."""
+    """The unacknowledged offsets of the partitions that are assigned to this process, for holders of leases."""
 
     partitions: tuple[PartitionBacklog, ...]
 
 
 def holder_of(lease: Lease) -> Holder:
-    """What the journal calls it."""
+    """Returns the holder of a lease as the journal names it."""
     return Holder(lease.holder, lease=lease.id)
 
 
 def stored_leases(held: Iterable[Leased], base: int, epoch: float) -> list[StoredLease]:
-    """What has to be kept upstream of what leases hold of a partition. base: the committed offset; what is leased below
-    it has no record. epoch: seconds to add for the time of day."""
+    """Returns the leases of a partition to store upstream. base: the committed offset. Leased offsets below it have no
+    record, and are left out. epoch: seconds to add for the time of day."""
     spans: dict[Lease, list[Span]] = {}
     for leased in held:
         spans.setdefault(leased.lease, []).append(leased.span)
-    kept = {lease: tuple(joined(at_or_above(of, base))) for lease, of in spans.items()}
+    kept = {lease: tuple(merge_adjacent(at_or_above(of, base))) for lease, of in spans.items()}
     return [StoredLease(lease.id, lease.holder, int(lease.deadline + epoch), of) for lease, of in kept.items() if of]

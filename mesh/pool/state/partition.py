@@ -1,6 +1,6 @@
-"""One upstream partition of a pool: its ledger, and either waiting Fetches or backlog, never both.
+"""One upstream partition of a pool: its ledger, and either waiting Fetches or a backlog, never both.
 
-A Fetch and the partitions it asks for know each other, by a `PartitionFetch`; so both are described here.
+A Fetch and its partitions refer to each other by a `PartitionFetch`, so this module has both.
 """
 
 from __future__ import annotations
@@ -16,31 +16,34 @@ from mesh.apis.answers import ConnectionId, Ticket
 from mesh.pool.common.history import History
 from mesh.pool.common.timers import Timer
 from mesh.pool.state.fetch import AcquireTerms, FetchedPartition, FetchParameters
-from mesh.pool.state.incarnations import Life, Shared
+from mesh.pool.state.incarnations import CommonPrefix, Incarnation
 from mesh.pool.state.leases import Leased
 from mesh.pool.state.ledger import Ledger
 from mesh.pool.state.member import Member
 from mesh.pool.state.released_unread import ReleasedUnread
 from mesh.pool.state.slots import Slot
 from mesh.pool.state.window import Available, Window
-from mesh.records.batch import Batch
+from mesh.records.batch import RecordBatch
 from mesh.records.runs import fitting
 from mesh.records.sorted_spans import overlapping
 from mesh.records.span_lists import without
 from mesh.records.spans import Span, UpstreamPartition
 
 NO_LIMIT = 1 << 62
-"""Of offsets."""
+"""A number of offsets above all limits."""
 Rank: TypeAlias = tuple[float, float, int, int]
-"""Who is next: load, what it had lately, when it was served, sequence of its Fetch. The lower the sooner."""
+"""The rank of a waiting Fetch: load, recent deliveries, time of the last service, sequence of the Fetch. The lowest
+rank comes first."""
 
 
 class Violation(Exception):
-    """The state of a pool contradicts itself. Its pool is closed, loudly; the process and the other pools go on."""
+    """Raised when the state of a pool violates an invariant. The pool is closed with an error. The process and other
+    pools go on."""
 
 
 class Ownership(Enum):
-    """ABSENT: another process's, or not assigned yet. SUSPENDED: revoked, and may come back. ACTIVE: ours."""
+    """The ownership of a partition by this process. UNASSIGNED: another process has it, or it is not assigned yet.
+    REVOKED: it was revoked, and may come back. ASSIGNED: this process has it."""
 
     UNASSIGNED = "absent"
     REVOKED = "suspended"
@@ -49,7 +52,8 @@ class Ownership(Enum):
 
 @dataclass(slots=True, eq=False)
 class Released:
-    """A span without bytes that a member gave up; it has to be read again before anybody can have it."""
+    """A span without bytes that a member gave back. It must be read again before any member can get it. avoid: as in
+    `Available`."""
 
     span: Span
     history: History
@@ -57,47 +61,58 @@ class Released:
 
 
 class Partition:
-    """One upstream partition of a pool. backlog: batches that wait for a Fetch, by upstream offset; so what was given
-    up stands in front of the new.
+    """One upstream partition of a pool.
 
-    suspects: how many of them are suspected of having killed a member.
-    parked: every parked Fetch that asks for this partition; waiting: those of them that may take a batch now;
-    ineligible: those that may take one as soon as there is one that is not kept for others.
-    reserving: the members between two Fetches for which batches of this partition are kept.
-    given: the highest upstream offset that any Fetch has had, -1 for none.
-    released: spans whose bytes have to be read again. resting: such that are not to be delivered again yet.
-    dead_lettering: records that are being written to the dead-letter topic.
-    leased: spans that leases hold, by their first offset; some may not have been received yet. released_unread: those
-    that nobody holds, and the engine will bring, but that were given up before.
-    life: which log that is; another one when it begins anew, is cut off, or was another process's meanwhile.
-    end: the end of the upstream log, as far as it is known.
-    is_awaited: the group upstream has not told yet whose it is. is_unopened: it is ours, and cannot be read yet.
-    is_full: so much was acknowledged above the lowest record that is not, that hardly more of it can be stored.
-    mean_size: bytes that an offset of what was received lately had in the log; 0 if nothing was.
-    locks: offsets that share members have, or that are collected for them.
+    Its log and ownership:
+
+    * incarnation: the incarnation of the log. It changes with a new start, a truncation, and another owner.
+    * end: the known end of the upstream log: the high watermark, or the last stable offset under read_committed.
+    * is_awaited: whether the upstream group has not reported an owner yet. is_unopened: whether it is assigned but
+      cannot be read yet.
+    * mean_size: bytes per offset of recent records in the log; 0 if there were none.
+    * priority: the priority of its topic. A Fetch of several topics gets those of a higher priority first.
+
+    Its records, most of them by upstream offset:
+
+    * backlog: batches that wait for a Fetch. Released ones come before new ones. suspects: the number of batches in it
+      that are suspected of having killed a member.
+    * released: spans whose bytes must be read again. resting: such spans that rest for a while.
+    * released_unread: spans that were released before the engine brought them.
+    * dead_lettering: records on their way to the dead-letter topic.
+    * leased: spans that leases hold, by their first offset. Some may not have been received yet.
+    * acquired_offsets: the number of offsets that share members hold, or that are collected for them.
+    * highest_given: the highest upstream offset that any Fetch got; -1 if none did.
+    * is_full: whether so much is acknowledged above the lowest unsettled record that hardly more can be stored.
+
+    Its Fetches:
+
+    * parked: every parked Fetch that asks for this partition. waiting: those that may take a batch now. ineligible:
+      those that may not take the batches in the backlog, for example suspected ones.
+    * reservations: the members between two Fetches that have a reservation here.
     """
 
     __slots__ = (
+        "acquired_offsets",
         "backlog",
         "backlog_bytes",
         "backlog_offsets",
         "dead_lettering",
         "end",
-        "given",
+        "highest_given",
+        "incarnation",
         "ineligible",
         "is_awaited",
         "is_full",
         "is_unopened",
         "leased",
         "ledger",
-        "life",
-        "locks",
         "mean_size",
         "ownership",
         "parked",
+        "priority",
         "released",
         "released_unread",
-        "reserving",
+        "reservations",
         "resting",
         "source",
         "suspects",
@@ -108,7 +123,7 @@ class Partition:
         self.source = source
         self.ownership = Ownership.UNASSIGNED
         self.ledger = Ledger(0)
-        self.life = Life()
+        self.incarnation = Incarnation()
         self.end = 0
         self.is_awaited = True
         self.is_full = False
@@ -126,9 +141,10 @@ class Partition:
         self.parked: dict[Fetch, PartitionFetch] = {}
         self.waiting: dict[Fetch, PartitionFetch] = {}
         self.ineligible: dict[Fetch, PartitionFetch] = {}
-        self.reserving: dict[Reservation, None] = {}
-        self.given = -1
-        self.locks = 0
+        self.reservations: dict[Reservation, None] = {}
+        self.highest_given = -1
+        self.acquired_offsets = 0
+        self.priority = 0
 
     def __repr__(self) -> str:
         return (
@@ -136,15 +152,19 @@ class Partition:
             f"committable {self.ledger.committable} received {self.ledger.received}>"
         )
 
-    def weigh(self, size: int, offsets: int) -> None:
-        """So many bytes were received for so many offsets. What came last counts most."""
+    def learn_size(self, size: int, offsets: int) -> None:
+        """Updates the mean size of records with received bytes and offsets. The latest records count most."""
         mean = size / offsets
         self.mean_size = (3 * self.mean_size + mean) / 4 if self.mean_size else mean
 
     @property
     def is_leased(self) -> bool:
-        """Whether leases hold some of it, or gave back some that was not received yet."""
+        """True if leases hold records of it, or released some that were not received yet."""
         return bool(self.leased or self.released_unread)
+
+    def is_replayed(self, span: Span) -> bool:
+        """Returns whether a span is part of a replay, and is thus not new."""
+        return self.ledger.replayed is not None and self.ledger.replayed.has(span)
 
     @property
     def is_active(self) -> bool:
@@ -152,17 +172,17 @@ class Partition:
 
     @property
     def has_more(self) -> bool:
-        """Whether records are known to be there that no member holds, or may be: a client must not take what it was
-        given for all there is. What another process has of the topic does not count."""
+        """True if there are, or may be, records that no member holds. Then a client must not believe that it has all
+        records. Records of other processes do not count."""
         if self.ownership is Ownership.UNASSIGNED:
             return self.is_awaited or self.is_unopened
         if self.ownership is not Ownership.ASSIGNED or self.ledger.received < self.end:
             return True
-        return bool(self.backlog or self.released or self.reserving)
+        return bool(self.backlog or self.released or self.reservations)
 
     @property
     def lag(self) -> int:
-        """Offsets between what is stored upstream and the end of the log; 0 while it is not ours."""
+        """The offsets between the stored position and the end of the log; 0 for a partition of another process."""
         return max(self.end, self.ledger.received) - max(self.ledger.stored.offset, 0) if self.is_active else 0
 
     def put(self, available: Available) -> None:
@@ -180,7 +200,7 @@ class Partition:
         self.backlog_offsets -= len(available)
 
     def oldest(self, may_have: Callable[[Available], bool]) -> Available | None:
-        """The oldest batch that somebody may have; nothing new while the partition is full."""
+        """Returns the oldest batch in the backlog that may be given; no new batch while the partition is full."""
         entries: Iterator[Available] = iter(self.backlog.values())
         oldest = next((entry for entry in entries if may_have(entry)), None)
         is_new = oldest is not None and self.is_full and oldest.first > self.ledger.highest_acknowledged
@@ -188,32 +208,33 @@ class Partition:
 
     @property
     def highest_leased(self) -> int:
-        """-1 if nothing is."""
+        """The highest leased offset; -1 if nothing is leased."""
         return int(self.leased.peekitem(-1)[1].span.last) if self.leased else -1
 
     def unleased(self, spans: list[Span]) -> list[Span]:
-        """What of these (ascending, none overlapping) is not leased."""
+        """Returns the parts of these spans (ascending, none overlapping) that are not leased."""
         if not self.leased:
             return spans
         return without(spans, (leased.span for leased in self.leased_in(spans)))
 
     def leased_in(self, spans: Iterable[Span]) -> list[Leased]:
-        """What leases hold that has something of these (ascending, none overlapping); ascending."""
+        """Returns the leased spans that overlap these (ascending, none overlapping), ascending."""
         return overlapping(self.leased, spans)
 
     def released_in(self, spans: Iterable[Span]) -> list[Released]:
-        """The same of what has to be read again."""
+        """Returns the spans to be read again that overlap these (ascending, none overlapping), ascending."""
         return overlapping(self.released, spans)
 
     def backlog_in(self, spans: Iterable[Span]) -> list[Available]:
-        """The same of the backlog."""
+        """Returns the entries of the backlog that overlap these spans (ascending, none overlapping), ascending."""
         return overlapping(self.backlog, spans)
 
-    def live_on(self, shared: Shared, topic_id: str | None) -> None:
-        """Another life begins. shared: what the log has in common with the one before. topic_id: as `Life` has it."""
-        life = Life(topic_id)
-        self.life.followed_by(life, shared)
-        self.life = life
+    def begin_incarnation(self, common_prefix: CommonPrefix, topic_id: str | None) -> None:
+        """Begins another incarnation of the log. common_prefix: the offsets that it shares with the one before.
+        topic_id: as in `Incarnation`."""
+        incarnation = Incarnation(topic_id)
+        self.incarnation.followed_by(incarnation, common_prefix)
+        self.incarnation = incarnation
 
     def clear(self) -> None:
         self.backlog.clear()
@@ -224,10 +245,11 @@ class Partition:
         self.dead_lettering.clear()
         self.leased.clear()
         self.released_unread.clear()
-        self.given = -1
+        self.highest_given = -1
 
     def check(self) -> None:
-        """The invariant: Fetches wait here, or there is a backlog, never both. Raises Violation."""
+        """Checks the invariants: a partition never has both a backlog and waiting Fetches, and only an active one has
+        Fetches. Raises Violation."""
         if self.waiting and self.backlog:
             raise Violation(
                 f"{self.source}: {len(self.waiting)} fetches wait although {len(self.backlog)} batches are there"
@@ -240,13 +262,14 @@ class Partition:
 
 @dataclass(slots=True, eq=False)
 class Reservation:
-    """One member that was answered and has not asked again. kept: for it; bytes and offsets of that. until: when others
-    are given what they have not gone past."""
+    """Records that are reserved for a member between two Fetches. records: the records by partition; `size` and `count`
+    are their bytes and offsets. until: when others may get them, except those below `Partition.highest_given`, which
+    would come out of order."""
 
     member: Member
     until: float
     rank: Rank
-    kept: dict[Partition, list[Available]] = field(default_factory=dict)
+    records: dict[Partition, list[Available]] = field(default_factory=dict)
     size: int = 0
     count: int = 0
     timer: Timer | None = None
@@ -254,9 +277,10 @@ class Reservation:
 
 @dataclass(slots=True, eq=False)
 class PartitionFetch:
-    """One partition of which one Fetch may have records. What failed is a `FetchedPartition` with its error at once.
+    """One partition from which one Fetch may get records. A partition that failed at once is a `FetchedPartition` with
+    its error instead.
 
-    replay: what is sent again, at the offsets it had, and the virtual offset behind each of them.
+    resent: records that are sent again at their old offsets, each with the virtual offset behind it.
     """
 
     partition: Partition
@@ -264,56 +288,61 @@ class PartitionFetch:
     offset: int
     maximum: int
     collected: list[Available] | None = None
-    replay: list[tuple[Batch, int]] | None = None
+    resent: list[tuple[RecordBatch, int]] | None = None
     size: int = 0
 
     @property
     def is_locked(self) -> bool:
-        """Whether as many of its offsets are acquired as may be."""
+        """True if as many offsets of the partition are acquired as allowed. Always False for a Fetch."""
         return False
 
     @property
     def position(self) -> int:
-        """Where its client stands: below the window means at its start."""
+        """The position of the client. A position outside of the window means the start of the window."""
         return self.offset if self.offset in self.window else self.window.committed
 
     @property
-    def behind(self) -> bool:
-        """Whether its client was sent more than it has, which comes first; nothing else may be sent here until then."""
+    def needs_resend(self) -> bool:
+        """True if the client asks for records that it was sent already. These come first; no other records may be sent
+        until then."""
         window = self.window
-        if not window.held or self.offset == window.end:  # most are where they were sent to
+        if not window.held or self.offset == window.end:  # most Fetches ask for the end of what was sent
             return False
         return window.holds_beyond(self.position)
 
 
 @dataclass(slots=True, eq=False)
 class SharePartitionFetch(PartitionFetch):
-    """The same of a ShareFetch. most_locks: as in `AcquireTerms`."""
+    """One partition from which one ShareFetch may acquire records. most_locks: as in `AcquireTerms`."""
 
     most_locks: int = field(kw_only=True)
 
     @property
     def is_locked(self) -> bool:
-        return self.partition.locks >= self.most_locks
+        return self.partition.acquired_offsets >= self.most_locks
 
 
 class Fetch:
-    """A Fetch request and what it has collected. Owned by its pool until it is answered or its connection dies.
+    """A Fetch request with its collected records. Its pool owns it until it is answered or its connection ends.
 
-    requested: its partitions in the order of the request, and with their errors those that failed; partition_fetches:
-    the others. terms: of a ShareFetch, None of any other.
+    * requested: its partitions in the order of the request; failed ones have their errors. partition_fetches: those
+      that have not failed.
+    * terms: the limits of a ShareFetch; None for a Fetch.
+    * offsets: the number of offsets that it has collected. size: the bytes.
+    * has_resent: whether records are sent again in it.
     """
 
     __slots__ = (
         "answered",
         "connection",
         "deadline",
+        "has_resent",
         "maximum",
         "member",
         "minimum",
+        "offsets",
         "partition_fetches",
         "rank",
-        "replays",
         "requested",
         "sequence",
         "size",
@@ -345,18 +374,19 @@ class Fetch:
         self.deadline = now + request.wait
         self.sequence = sequence
         self.size = 0
+        self.offsets = 0
         self.waiting = 0
         self.rank: Rank | None = None
         self.timer: Timer | None = None
         self.answered = False
-        self.replays = False
+        self.has_resent = False
 
     def __repr__(self) -> str:
         return f"<Fetch {self.sequence} of {self.member!r}: {self.size} bytes, waits on {self.waiting}>"
 
     @property
     def has_failed(self) -> bool:
-        """Whether it has an error to tell, which does not wait for records."""
+        """True if a partition has an error. Then the answer does not wait for records."""
         return len(self.partition_fetches) < len(self.requested)
 
     @property
@@ -365,13 +395,14 @@ class Fetch:
 
     @property
     def is_satisfied(self) -> bool:
-        """It has what it asked for. One that collected nothing never is: it parks, or its client
-        would ask again at once, thousands of times a second. A replay does not wait for more to come with it."""
-        return self.size > 0 and (self.size >= self.minimum or self.replays)
+        """True if the Fetch has as many bytes as it asked for. A Fetch without records never has, not even with
+        min_bytes 0: it parks, since its client would ask again thousands of times a second. A Fetch with resent records
+        does not wait for more."""
+        return self.size > 0 and (self.size >= self.minimum or self.has_resent)
 
-    def fitting(self, partition_fetch: PartitionFetch, batch: Batch, offsets: int = NO_LIMIT) -> int:
-        """How many batches of a run there is room for, of those that begin within the first `offsets` offsets. A first
-        batch above the limits is sent all the same (KIP-74)."""
+    def fitting(self, partition_fetch: PartitionFetch, batch: RecordBatch, offsets: int = NO_LIMIT) -> int:
+        """Returns the number of batches of a run that fit, of those that begin within the first `offsets` offsets. The
+        first batch of an answer is sent even if it exceeds the limits (KIP-74)."""
         room = min(self.maximum - self.size, partition_fetch.maximum - partition_fetch.size)
         return fitting(batch, room, offsets) or int(self.size == 0)
 
@@ -381,12 +412,18 @@ class Fetch:
         partition_fetch.collected.append(available)
         partition_fetch.size += available.size
         self.size += available.size
+        self.offsets += len(available)
 
-    def replay(self, partition_fetch: PartitionFetch, batch: Batch, end: int) -> None:
-        """end: the virtual offset behind it."""
-        if partition_fetch.replay is None:
-            partition_fetch.replay = []
-        partition_fetch.replay.append((batch, end))
+    @property
+    def has_enough(self) -> bool:
+        """True for a ShareFetch with as many offsets as it may have."""
+        return self.terms is not None and self.offsets >= self.terms.most
+
+    def resend(self, partition_fetch: PartitionFetch, batch: RecordBatch, end: int) -> None:
+        """Adds a batch that is sent again. end: the virtual offset behind the batch."""
+        if partition_fetch.resent is None:
+            partition_fetch.resent = []
+        partition_fetch.resent.append((batch, end))
         partition_fetch.size += len(batch.data)
         self.size += len(batch.data)
-        self.replays = True
+        self.has_resent = True

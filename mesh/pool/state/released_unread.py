@@ -1,6 +1,5 @@
-"""Spans that the engine has yet to bring, and their histories: leases gave them up before they were received, or
-members did before the mesh was restarted.
-"""
+"""Released spans that the engine has not brought yet, with their histories. A lease released them before they were
+received, or a member did before the mesh was restarted."""
 
 from __future__ import annotations
 
@@ -14,7 +13,8 @@ from mesh.records.spans import Span
 
 
 class ReleasedUnread:
-    """Of one partition; no offset is in two of them. O(log spans) for each span."""
+    """The released spans of one partition that were not read yet. No offset is in two of them. Operations cost O(log
+    spans) for each span."""
 
     __slots__ = ("_spans",)
 
@@ -25,23 +25,23 @@ class ReleasedUnread:
         return len(self._spans)
 
     def __iter__(self) -> Iterator[tuple[Span, History]]:
-        """Ascending."""
+        """Yields the spans with their histories, ascending."""
         return ((Span(first, last), history) for first, (last, history) in self._spans.items())
 
     @property
     def highest(self) -> int:
-        """The highest offset, -1 for none."""
+        """The highest offset; -1 if there is none."""
         return int(self._spans.peekitem(-1)[1][0]) if self._spans else -1
 
     def note(self, span: Span, history: History) -> None:
-        """Keep the history of a span; of what is known already the worse of both counts."""
+        """Keeps the history of a span. Where it has a history already, the worse one counts."""
         for part, known in self.take([span]):
             worse = known if known.blame > history.blame else history
             if worse != UNSENT:
                 self._spans[part.first] = (part.last, worse)
 
     def take(self, spans: Iterable[Span]) -> list[tuple[Span, History]]:
-        """The histories of these, ascending as they are, UNSENT for what is not known; that is forgotten here."""
+        """Removes these spans. Returns their parts with their histories, ascending. UNSENT stands for unknown parts."""
         found: list[tuple[Span, History]] = []
         for span in spans:
             position = span.first
@@ -55,19 +55,19 @@ class ReleasedUnread:
         return found
 
     def forget_below(self, offset: int) -> None:
-        """Of what is left below it there is no record."""
+        """Forgets offsets below `offset`: they have no record."""
         if self._spans and offset > 0:
             self._cut(Span(0, offset - 1))
 
     def forget_from(self, offset: int) -> None:
-        """There are other records from this offset on."""
+        """Forgets offsets from `offset` on, where the log now has other records."""
         self._cut(Span(offset, max(self.highest, offset)))
 
     def clear(self) -> None:
         self._spans.clear()
 
     def _cut(self, span: Span) -> list[tuple[Span, History]]:
-        """What is known of a span, ascending; that is forgotten."""
+        """Removes the known parts of a span, and returns them, ascending."""
         spans, found = self._spans, []
         for first in list(self._overlapping(span)):
             last, history = spans.pop(first)

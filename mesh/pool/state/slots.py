@@ -1,15 +1,15 @@
-"""Virtual offsets: the only offsets a member of a pool ever sees.
+"""Virtual offsets: the only offsets that a member of a pool sees.
 
-    virtual offset = slot << 32 | sequence          always below 2^53
+    virtual offset = slot << 32 | sequence      always below 2^53
 
-A slot names a member for as long as it lives, so that a Fetch, which names no group and no member, can be told apart by
-its offsets alone. Slots are given upwards from a random point of the lower half at every start of the process, and each
-slot's sequences begin at random below 2^31: an offset of an earlier run, or of another process, is recognised because
-it lies in no window (docs/decisions/0003-virtual-offsets-with-slots.md).
+A slot identifies a member for as long as the member lives. A Fetch names neither its group nor its member, so its
+offsets identify the member. At every start the process gives slots upwards from a random point of the lower half. The
+sequences of each slot begin at random below 2^31. So an offset of an earlier run, or of another process, is recognised
+because it lies in no window (docs/decisions/0003-virtual-offsets-with-slots.md).
 
-Clients follow a position that jumps forward and none that jumps back. So whoever has to be moved gets a slot above the
-offset it asked for; the topmost `RESERVED` slots are kept for such moves when ordinary members have used up the rest
-and begin again at the bottom.
+Clients follow a position that jumps forward, and none that jumps back. So a member that has to be moved gets a slot
+above the offset that it asked for. The topmost `RESERVED` slots are kept for such moves: ordinary members begin again
+at the bottom when the slots below are used up.
 """
 
 from __future__ import annotations
@@ -27,17 +27,19 @@ SLOT_BITS = 21
 SLOTS = 1 << SLOT_BITS
 RESERVED = 1 << 16
 END_SEQUENCE = (1 << SEQUENCE_BITS) - 1
-"""The sequence of no record: `latest` of ListOffsets. A window moves to a new slot before it gets there."""
+"""The sequence of no record: ListOffsets gives it for `latest`. A window moves to a new slot before it reaches it."""
 HIGHEST_OF_EARLIER_RUNS = SLOTS // 2 + SLOTS // 8
-"""A run begins in the lower half; one that has given a quarter of a million slots may have come so far."""
+"""The highest slot that an earlier process is likely to have given. A process begins in the lower half, and may have
+given another quarter of a million."""
 FIRST_SEQUENCES = range(1 << 20, 1 << 31)
-"""Where sequences begin. Not at 0: the base offset of a batch whose front is settled lies below its first record."""
+"""The possible first sequences of a slot. They are above 0 because the base offset of a batch with a settled front lies
+below its first record."""
 
 Owner = TypeVar("Owner")
 
 
 class SlotsExhausted(Exception):
-    """No slot is left above the offset that was asked for."""
+    """Raised when no slot is left, or none above the requested offset."""
 
 
 def slot_of(offset: int) -> Slot:
@@ -45,12 +47,12 @@ def slot_of(offset: int) -> Slot:
 
 
 def is_end(offset: int) -> bool:
-    """Whether this is a position that ListOffsets gave as `latest`: no record ever has it."""
+    """Returns whether ListOffsets gave this offset as `latest`. No record ever has it."""
     return offset & END_SEQUENCE == END_SEQUENCE
 
 
 class Slots(Generic[Owner]):
-    """The slots of one virtual cluster and who owns them."""
+    """The slots of one virtual cluster, with their owners."""
 
     def __init__(self, generator: random.Random) -> None:
         self._random = generator
@@ -64,25 +66,26 @@ class Slots(Generic[Owner]):
 
     @property
     def has_room(self) -> bool:
-        """Whether `give` has a slot."""
+        """True if `give` has a slot."""
         return len(self._owners) < SLOTS - RESERVED
 
     def owner(self, slot: Slot) -> Owner | None:
         return self._owners.get(slot)
 
     def start(self, slot: Slot) -> VirtualOffset:
-        """The first offset of every partition in this slot."""
+        """Returns the first offset of every partition in this slot."""
         return self._starts[slot]
 
     @property
     def latest(self) -> VirtualOffset:
-        """What ListOffsets answers for `latest`: above every offset that was given since it began anew."""
+        """The answer of ListOffsets for `latest`. It lies above every offset that was given since slots last began
+        again at the bottom."""
         return VirtualOffset(self._highest << SEQUENCE_BITS | END_SEQUENCE)
 
     def give(self, owner: Owner) -> Slot:
-        """A slot for a new member.
+        """Gives a slot to a new member.
 
-        Raises SlotsExhausted when as many members live as there are slots.
+        Raises SlotsExhausted if all slots have members.
         """
         for _ in range(len(self._owners) + 1):
             if self._next >= SLOTS - RESERVED:
@@ -94,11 +97,11 @@ class Slots(Generic[Owner]):
         raise SlotsExhausted("every slot is taken")
 
     def give_above(self, owner: Owner, offset: int) -> Slot:
-        """A slot for a member that is to go on above `offset`.
+        """Gives a slot to a member that continues above `offset`.
 
-        Raises SlotsExhausted when there is none (then `latest` falls to where slots are free, and who asks for it again
-        gets one), or when the offset is none of ours and lies higher than an earlier run
-        is likely to have come: following it would use up the slots of everybody else.
+        Raises SlotsExhausted if there is none. Then `latest` falls to where slots are free, and a client that asks for
+        it again gets one. Also raises it if this process did not give `offset`, and it is too high for an earlier
+        process: following such offsets would use up the slots of all other members.
         """
         asked = slot_of(offset)
         limit = SLOTS if asked <= self._highest else HIGHEST_OF_EARLIER_RUNS
@@ -109,7 +112,7 @@ class Slots(Generic[Owner]):
                     self._next += 1
                 return self._take(Slot(slot), owner)
         if asked <= self._highest:
-            # What was given up to the top is free again for the most part: `latest` begins anew further down.
+            # Most slots of a full table are free again, so `latest` begins further down again.
             self._highest = self._next if self._next < SLOTS - RESERVED else 0
         raise SlotsExhausted(f"no slot above offset {offset}")
 
@@ -118,7 +121,7 @@ class Slots(Generic[Owner]):
         del self._starts[slot]
 
     def give_back_all(self, is_meant: Callable[[Owner], bool]) -> None:
-        """Every slot of these owners."""
+        """Takes back every slot of these owners."""
         for slot in [slot for slot, owner in self._owners.items() if is_meant(owner)]:
             self.give_back(slot)
 

@@ -1,7 +1,8 @@
-"""What a member was sent of one partition and has not committed: virtual offsets -> upstream spans.
+"""The window of a member in one partition: the records that it was sent and has not committed. It maps virtual offsets
+to upstream spans.
 
-Inside a delivery, virtual and upstream offsets differ by a constant, so a commit in the middle of a batch, and a span
-read again in other batches, need no bookkeeping per record.
+Inside a delivery, virtual and upstream offsets differ by a constant. So a commit in the middle of a batch, or a span
+that is read again in other batches, needs no bookkeeping by record.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from sortedcontainers import SortedDict
 from mesh.apis.answers import Ticket
 from mesh.pool.common.history import UNSENT, History
 from mesh.pool.state.slots import Slot
-from mesh.records.batch import Batch, CorruptBatch, first_record, last_record
-from mesh.records.runs import from_offset, split
+from mesh.records.batch import CorruptBatch, RecordBatch, first_record, last_record
+from mesh.records.runs import batch_at, from_offset, split
 from mesh.records.sorted_spans import around, before
 from mesh.records.spans import Span
 
@@ -24,11 +25,11 @@ from mesh.records.spans import Span
 class Available:
     """A batch that waits for a member.
 
-    history: of its span, before this delivery.
-    avoid: the slot of the member it was taken from, if that one lives on: others get it first.
+    history: the history of its span before this delivery. avoid: the slot of the member from which it was taken, if
+    that member lives on; others get it first.
     """
 
-    batch: Batch
+    batch: RecordBatch
     history: History = UNSENT
     avoid: Slot | None = None
 
@@ -54,9 +55,10 @@ class Available:
 
 @dataclass(slots=True, eq=False)
 class View(Available):
-    """Some offsets of a single batch that wait for a member, while others of it are held, or settled.
+    """Some offsets of a single batch that wait for a member. Other offsets of it are held or settled.
 
-    Its bytes are those of the whole batch: a share member is told which offsets it has; for anybody else it is cut.
+    Its bytes are those of the whole batch. A share member learns which offsets it has; for any other member the batch
+    is cut.
     """
 
     part: Span = field(kw_only=True)
@@ -77,8 +79,9 @@ class View(Available):
         return self.part
 
 
-def available_of(batch: Batch, span: Span, history: History, avoid: Slot | None = None) -> Available:
-    """What is available of a batch or run: all of it, or a part of a single batch (`mesh.records.runs.hold_spans`)."""
+def available_of(batch: RecordBatch, span: Span, history: History, avoid: Slot | None = None) -> Available:
+    """Returns the available part of a batch or run: all of it, or part of a single batch
+    (`mesh.records.runs.batches_with_spans`)."""
     if span.first == batch.first and span.last == batch.last:
         return Available(batch, history, avoid)
     return View(batch, history, avoid, part=span)
@@ -86,17 +89,17 @@ def available_of(batch: Batch, span: Span, history: History, avoid: Slot | None 
 
 @dataclass(slots=True, eq=False)
 class Delivery:
-    """One run of upstream offsets [first, last] that a member holds; `virtual` is the virtual offset of `first`.
+    """One run of upstream offsets [first, last] that a member holds. `virtual` is the virtual offset of `first`.
 
-    batch: its bytes, None once they were given up to the replay budget; then it is read again if it is asked for.
-    since: when it was sent, in seconds. records_end: the upstream offset behind its last record, once that was looked
-    for; what lies between that and `last` was emptied by compaction, and clients commit no further than their records.
+    batch: its bytes; None once the replay budget has dropped them, then it is read again on request. since: when it was
+    sent, in seconds. records_end: the upstream offset behind its last record, once known. Compaction removed the
+    records between that and `last`, and clients commit no further than their records.
     """
 
     virtual: int
     first: int
     last: int
-    batch: Batch | None
+    batch: RecordBatch | None
     history: History
     held: bool = True
     since: float = 0.0
@@ -115,8 +118,7 @@ class Delivery:
 
     @property
     def first_record(self) -> int:
-        """The upstream offset of its first record, as far as that can be told: in front of it there may be some that
-        have none."""
+        """The upstream offset of its first record, as far as known. Offsets without a record may come before it."""
         if self.batch is None:
             return self.first
         batch = from_offset(self.batch, self.first)
@@ -127,7 +129,7 @@ class Delivery:
 
     @property
     def has_records(self) -> bool:
-        """Whether there is a record in what is left of it, as far as that can be told."""
+        """True if the part that is left has a record, as far as known."""
         if self.records_end is None and self.batch is not None:
             batch = from_offset(self.batch, self.first)
             if batch.marks:
@@ -136,32 +138,32 @@ class Delivery:
         return self.records_end is None or self.first < self.records_end
 
     def strip(self) -> None:
-        """Give up its bytes."""
+        """Drops the bytes."""
         if self.batch is not None:
-            self._look_for_end(from_offset(self.batch, self.last))
+            self._look_for_end(batch_at(self.batch, self.last))
             self.batch = None
 
-    def _look_for_end(self, last: Batch) -> None:
+    def _look_for_end(self, last: RecordBatch) -> None:
         try:
             self.records_end = min(last_record(last), self.last) + 1
         except CorruptBatch:
             self.records_end = self.last + 1
 
-    def base_offset(self, batch: Batch) -> int:
-        """The virtual offset of the record that has offset delta 0 in a batch of this delivery."""
+    def base_offset(self, batch: RecordBatch) -> int:
+        """Returns the virtual offset of the record with offset delta 0 in a batch of this delivery."""
         return self.virtual + batch.base - self.first
 
 
 class Window:
-    """One member's view of one partition.
+    """The records of one partition that one member holds, and its position.
 
-    committed: below this everything is settled or was taken away; what OffsetFetch answers.
-    end: the virtual offset after the last one sent.
-    held: how many upstream offsets it holds.
-    fetch: names the parked Fetch that is to be answered from here, the newest.
-    acknowledged: the highest upstream offset that it has ever settled, and the version of the ledger when it last did.
-    is_fenced: the partition went elsewhere with what was held or not stored, and the member has not begun anew:
-    it may still process what it was sent, and must not take it for acknowledged.
+    * committed: the position that OffsetFetch answers. Everything below it is settled or was taken away.
+    * end: the virtual offset after the last record sent.
+    * held: the number of upstream offsets that the member holds.
+    * fetch: the newest parked Fetch that is answered from here.
+    * acknowledged: the highest upstream offset that the member ever settled, with the version of the ledger then.
+    * is_fenced: whether the partition moved away while the member held or had unstored records, and the member has not
+      started again. It may still process them, but its commits do not count.
     """
 
     __slots__ = ("_deliveries", "acknowledged", "committed", "end", "fetch", "held", "is_fenced")
@@ -185,7 +187,7 @@ class Window:
         return iter(self._deliveries.values())
 
     def append(self, available: Available, now: float = 0.0) -> Delivery:
-        """The member is being sent this: give it the next virtual offsets."""
+        """Adds a batch that is sent to the member, at the next virtual offsets."""
         batch = available.batch
         delivery = Delivery(self.end, batch.first, batch.last, batch, available.history, since=now)
         self._deliveries[delivery.virtual] = delivery
@@ -194,22 +196,23 @@ class Window:
         return delivery
 
     def first(self) -> Delivery | None:
-        """The oldest that it holds."""
+        """Returns the oldest delivery that the member holds."""
         return self._deliveries.peekitem(0)[1] if self._deliveries else None
 
     def holds_beyond(self, offset: int) -> bool:
-        """Whether it holds anything that lies at or above `offset`."""
+        """Returns whether the member holds an offset at or above `offset`."""
         return self.held > 0 and bool(self._deliveries.peekitem(-1)[1].end > offset)
 
     def sent_from(self, offset: int) -> Iterator[Delivery]:
-        """The deliveries that hold `offset` or come after it, in order."""
+        """Returns the deliveries that hold `offset` or come after it, in order."""
         for virtual in around(self._deliveries, offset):
             delivery = self._deliveries[virtual]
             if delivery.end > offset:
                 yield delivery
 
     def settle(self, offset: int) -> list[Span]:
-        """The member committed `offset` (committed <= offset <= end): give up what lies below; returns its spans."""
+        """Settles everything below `offset`, which the member committed (committed <= offset <= end). Returns the
+        upstream spans."""
         settled: list[Span] = []
         while self._deliveries:
             virtual, delivery = self._deliveries.peekitem(0)
@@ -230,12 +233,12 @@ class Window:
         return settled
 
     def settle_gap(self) -> list[Span]:
-        """The member has committed all records of its oldest delivery: what of that is left holds none."""
+        """Settles the rest of the oldest delivery if the member has committed all its records."""
         oldest = self.first()
         return self.settle(oldest.end) if oldest is not None and not oldest.has_records else []
 
     def release(self) -> list[Delivery]:
-        """Take everything away; the member goes on after what it was sent."""
+        """Takes all records away. The member continues after the last record that it was sent."""
         released = list(self._deliveries.values())
         for delivery in released:
             delivery.held = False
@@ -245,8 +248,8 @@ class Window:
         return released
 
     def truncate(self, offset: int) -> int:
-        """Upstream there are other records from this offset on; returns how many offsets that takes away. What is left
-        of a delivery that reaches beyond it has to be read again."""
+        """Removes everything from `offset` on, where the log now has other records. Returns the number of removed
+        offsets. The rest of a delivery that begins below must be read again."""
         held = self.held
         for delivery in [each for each in self if each.last >= offset]:
             if delivery.first >= offset:
@@ -259,18 +262,20 @@ class Window:
         return held - self.held
 
     def fence(self) -> None:
-        """What it was sent, or has settled, is lost; until its member begins anew, its commits are about that."""
+        """Fences the member: it has lost all records that it was sent or has settled. Until it starts again, its
+        commits are about these records."""
         self.is_fenced = True
         self.acknowledged = None
 
     def move(self, start: int) -> None:
-        """Go on at a new slot's start; only for a window that holds nothing."""
+        """Moves to the start of a new slot. Raises ValueError if the window holds records."""
         if self.held:
             raise ValueError("a window that holds spans cannot move")
         self.committed = self.end = start
 
     def jump(self, start: int) -> None:
-        """The next records are given offsets of a new slot; what was sent keeps its own."""
+        """Gives the next records offsets of a new slot; records that were sent keep theirs. Raises ValueError if that
+        is a step back."""
         if start < self.end:
             raise ValueError(f"a window cannot jump back from {self.end} to {start}")
         self.end = start
@@ -278,7 +283,7 @@ class Window:
             self.committed = start
 
     def strip(self, delivery: Delivery) -> None:
-        """Give up the bytes of a delivery; what is then one run without bytes becomes one delivery."""
+        """Drops the bytes of a delivery. Neighbours without bytes become one delivery."""
         delivery.strip()
         virtual = before(self._deliveries, delivery.virtual)
         if virtual is None:
@@ -291,10 +296,8 @@ class Window:
             lower.last, lower.records_end = delivery.last, delivery.records_end
 
     def replace(self, delivery: Delivery, parts: list[Delivery]) -> int:
-        """A delivery's bytes were read again, in other batches; what is in none of them is gone upstream.
-
-        Returns how many offsets that leaves out.
-        """
+        """Replaces a delivery by batches that were read again. Returns the number of its offsets that are in none of
+        them: these are gone upstream. Raises ValueError if the window has no such delivery."""
         if self._deliveries.pop(delivery.virtual, None) is not delivery:
             raise ValueError(f"no such delivery at {delivery.virtual}")
         delivery.held = False

@@ -1,1 +1,2 @@
-"""Groups with topics of several clusters: members are at the home of the group, offsets with the owners of topics."""
+"""Groups with topics of several clusters: the members are at the group's home, the offsets at the owners of the
+topics."""

@@ -1,5 +1,5 @@
-"""OffsetCommit over several clusters: fenced where the members are, then stored without membership where the topics
-are."""
+"""OffsetCommit to several clusters. The group's home checks the member; the owners of the topics then store the offsets
+as commits without a member."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _OF_PARTITIONS: Final = frozenset(
         28,  # INVALID_COMMIT_OFFSET_SIZE
     }
 )
-"""Errors of a commit that say nothing about its member."""
+"""Errors of a commit that concern a partition, and say nothing about the member."""
 _NOT_THERE: Final = frozenset(
     {
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -32,12 +32,14 @@ _NOT_THERE: Final = frozenset(
 
 
 def has_member(request: Tree) -> bool:
-    """Whether an OffsetCommit is one of a member. Tools, and consumers without subscriptions, are none."""
+    """Returns True if an OffsetCommit comes from a member of the group, not from a tool or a consumer without a
+    subscription."""
     return bool(request["member_id"]) or request["generation_id_or_member_epoch"] != NO_GENERATION
 
 
-def bare(request: Tree) -> Tree:
-    """The same OffsetCommit of nobody: brokers take it exactly as long as the group has no members there."""
+def without_member(request: Tree) -> Tree:
+    """Returns the OffsetCommit without its member. A broker accepts such a commit only while the group has no members
+    there."""
     return request | {
         "generation_id_or_member_epoch": NO_GENERATION,
         "member_id": "",
@@ -46,7 +48,7 @@ def bare(request: Tree) -> Tree:
 
 
 def heartbeat(request: Tree) -> Tree:
-    """The Heartbeat of the member that commits."""
+    """Returns a Heartbeat of the member that sent an OffsetCommit."""
     return {
         "group_id": request["group_id"],
         "generation_id": request["generation_id_or_member_epoch"],
@@ -56,25 +58,26 @@ def heartbeat(request: Tree) -> Tree:
 
 
 def partitions(tree: Tree) -> Iterator[tuple[Any, Tree]]:
-    """Of a request or an answer about offsets of one group, each with what names its topic."""
+    """Yields the partitions of a request or an answer about offsets of one group, each with its topic's name or id."""
     for topic in tree["topics"] or ():
         for each in topic["partitions"]:
             yield topic_key(topic), each
 
 
 def topic_ids(tree: Tree) -> list[UUID]:
-    """Of the topics that a request about offsets of one group names so."""
+    """Returns the topic ids in a request about offsets of one group."""
     return [each["topic_id"] for each in tree["topics"] or () if each.get("topic_id", ZERO_ID) != ZERO_ID]
 
 
 def topic_key(topic: Tree) -> Any:
-    """Its name, or its id."""
+    """Returns the id of a topic if it has one, otherwise its name."""
     id = topic.get("topic_id", ZERO_ID)
     return topic.get("name") if id == ZERO_ID else id
 
 
 def refusal_at_home(answer: Tree) -> ErrorCode | int | None:
-    """The error with which the home refuses a member; NONE if it takes it, None if the answer says nothing of it."""
+    """Returns the error with which the home refuses a member. NONE: the home accepts it. None: the answer does not
+    say."""
     codes = [each["error_code"] for _, each in partitions(answer)]
     if ErrorCode.NONE in codes:
         return ErrorCode.NONE
@@ -82,12 +85,13 @@ def refusal_at_home(answer: Tree) -> ErrorCode | int | None:
 
 
 def refusal_of_heartbeat(code: int) -> ErrorCode | int:
-    """The error with which a home refuses a member, by what its Heartbeat was answered."""
+    """Returns the error with which the home refuses a member, from the error code of its Heartbeat."""
     return ErrorCode.NONE if code == ErrorCode.REBALANCE_IN_PROGRESS else code
 
 
-def told_of_owner(code: int, *, is_member: bool) -> ErrorCode | int:
-    """What a client is told of an error of an owner's coordinator, which it does not know of."""
+def error_for_client(code: int, *, is_member: bool) -> ErrorCode | int:
+    """Returns the error for the client, from an error of an owner's coordinator. The client does not know that
+    coordinator."""
     if code in _NOT_THERE or (is_member and code == ErrorCode.UNKNOWN_MEMBER_ID):
-        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS  # asked again, without looking for another coordinator
+        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS  # makes clients retry without looking for another coordinator
     return code

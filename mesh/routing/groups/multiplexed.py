@@ -1,34 +1,36 @@
 """Members of the consumer and share protocols (KIP-848, KIP-932) in several clusters at once.
 
-A member is one of its group in each cluster that has a topic of its subscription, under the same id, and at its home in
-any case: the epoch that it knows is the one at home. What it is assigned is what all clusters together assign to it.
+A member joins its group, under the same member id, at its home and in each cluster that has a topic of its
+subscription. The member itself sees only the epoch of its home. Its assignment is the sum of the assignments by all
+clusters.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 from uuid import UUID
 
-from mesh.routing.kit.embedded import ELSEWHERE
+from mesh.routing.groups.places import Assignment, Places
+from mesh.routing.kit.embedded import FOREIGN_PREFIX
 from mesh.routing.names import LeafNumber
-from mesh.routing.union import Owner
 from mesh.wire.errors import ErrorCode
 from mesh.wire.trees import Tree
 
 SESSION: Final = 60.0
-"""Seconds without a heartbeat after which a member is forgotten: brokers have fenced it before."""
+"""Seconds without a heartbeat after which the mesh forgets a member. Brokers fence it earlier."""
 MOST_MEMBERS: Final = 20_000
 LARGEST_SUBSCRIPTION: Final = 1 << 20
-"""Characters of all names."""
+"""The most characters in the topic names of one subscription."""
 MOST_SUBSCRIBED: Final = 64 << 20
-"""The same of all members together. Those that have been silent longest are forgotten, and join again."""
+"""The most characters in the subscriptions of all members together. Above it the members that were silent longest are
+forgotten; they join again."""
 JOIN, LEAVE = 0, -1
-"""What the epoch of a request says when it is none."""
-_NOT_THERE: Final = frozenset(
+"""Member epochs with a special meaning in a heartbeat."""
+_COORDINATOR_UNAVAILABLE: Final = frozenset(
     {
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -36,38 +38,42 @@ _NOT_THERE: Final = frozenset(
     }
 )
 _FENCED: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.GROUP_ID_NOT_FOUND})
-Assignment: TypeAlias = Mapping[UUID, frozenset[int]]
-"""Partitions by the id of their topic."""
 
 
-class RouteState(Enum):
-    """The membership of a member in one cluster.
+class MembershipState(Enum):
+    """The state of a member in one cluster.
 
-    OUT: not yet. LOST: it was, and has been fenced there; it joins again when it no longer owns what it had there.
+    NOT_JOINED: it has not joined yet. JOINED: it is in the group. FENCED: the cluster fenced it. It joins again when it
+    no longer owns the partitions that it had there.
     """
 
-    OUT = auto()
-    IN = auto()
-    LOST = auto()
+    NOT_JOINED = auto()
+    JOINED = auto()
+    FENCED = auto()
 
 
 @dataclass(slots=True)
-class Route:
-    """A member in one cluster. epoch: there."""
+class ClusterMembership:
+    """A member in one cluster. epoch: the member epoch there. assigned: its assignment by this cluster, as clients know
+    it. topics_hash: the hash of the topic names in its subscription there. is_accepted: True if the cluster accepted
+    the last heartbeat. If it did not, it may not know what that heartbeat said, or the mesh what it answered. As in any
+    client, the next heartbeat is full then: it repeats everything, and so does its answer."""
 
-    state: RouteState = RouteState.OUT
+    state: MembershipState = MembershipState.NOT_JOINED
     epoch: int = JOIN
     assigned: Assignment = field(default_factory=dict)
+    topics_hash: int = 0
+    is_accepted: bool = False
 
 
 @dataclass(slots=True)
-class Member:
+class MultiplexedMember:
     """One member of a group.
 
-    fields: of its last full request. names: of topics that it subscribes to, as clients call them; named: those of them
-    that it has named itself. owned: what it has said that it owns. told: what it was told last that it is assigned;
-    None: nothing yet. pattern: a regular expression that it subscribes to, "" for none, and since when names are those
-    that match it.
+    fields: the fields with which it joins a cluster: those of its first heartbeat, kept up to date. names: the topics
+    that it subscribes to, by clients' names. named: those of them that it named itself. owned: the partitions that it
+    reported as owned. sent_assignment: the last assignment that it was sent; None before the first. pattern: the
+    regular expression that it subscribes to, "" for none. matched_at: when the names were last matched with it.
     """
 
     home: LeafNumber
@@ -75,56 +81,65 @@ class Member:
     names: tuple[str, ...] = ()
     named: tuple[str, ...] = ()
     owned: Assignment = field(default_factory=dict)
-    told: Assignment | None = None
-    routes: dict[LeafNumber, Route] = field(default_factory=dict)
+    sent_assignment: Assignment | None = None
+    memberships: dict[LeafNumber, ClusterMembership] = field(default_factory=dict)
     heard_at: float = 0.0
     pattern: str = ""
     matched_at: float = 0.0
 
     @property
     def assigned(self) -> Assignment:
-        """By all clusters."""
-        return {id: each for route in self.routes.values() for id, each in route.assigned.items() if each}
+        """The assignments by all clusters together."""
+        assigned: dict[UUID, frozenset[int]] = {}
+        for membership in self.memberships.values():
+            for id, each in membership.assigned.items():
+                if each:
+                    assigned[id] = assigned.get(id, frozenset()) | each
+        return assigned
 
 
 class MultiplexedMembers:
-    """The members that this process has heard of lately, by group and member id. owner: of a topic. leaf_of_id: of a
-    topic, None if it is not known."""
+    """The members that have sent this process a heartbeat lately, by group and member id. places: where topics are."""
 
-    def __init__(self, owner: Callable[[str], Owner | None], leaf_of_id: Callable[[UUID], LeafNumber | None]) -> None:
-        self._owner: Final = owner
-        self._leaf_of_id: Final = leaf_of_id
-        self._members: Final[OrderedDict[tuple[str, str], Member]] = OrderedDict()
+    def __init__(self, places: Places) -> None:
+        self._places: Final = places
+        self._members: Final[OrderedDict[tuple[str, str], MultiplexedMember]] = OrderedDict()
         self._sizes: Final[dict[tuple[str, str], int]] = {}
-        """Characters of the subscription of each."""
+        """The characters of each member's subscription as the member sent it, without the topics that its pattern
+        matches."""
         self._size = 0
 
-    def get(self, group: str, member_id: str) -> Member | None:
+    def get(self, group: str, member_id: str) -> MultiplexedMember | None:
         return self._members.get((group, member_id))
 
-    def known(self, request: Tree, home: LeafNumber, now: float) -> Member | None:
-        """The member that a heartbeat is of, a new one for one that joins. None: it is not known here."""
+    def take_heartbeat(self, request: Tree, home: LeafNumber, now: float) -> MultiplexedMember | None:
+        """Returns the member that sent a heartbeat; a new one if it joins. None: this process does not know it. A
+        member without an id is known from `assign_id` on."""
         key = request["group_id"], request["member_id"]
-        self._forget_silent(now)
+        self._forget_oldest(now)
+        if not request["member_id"]:  # several members may join without an id at the same time
+            return MultiplexedMember(home, dict(request), heard_at=now) if request["member_epoch"] == JOIN else None
         member = self._members.get(key)
         if request["member_epoch"] == JOIN:
-            routes = {} if member is None else member.routes
-            member = self._members[key] = Member(home, dict(request), routes=routes)
+            memberships = {} if member is None else member.memberships
+            member = self._members[key] = MultiplexedMember(home, dict(request), memberships=memberships)
         if member is not None:
             member.heard_at = now
             self._members.move_to_end(key)
             self._measure(key, request)
-            self._forget_silent(now)
+            self._forget_oldest(now)
         return member
 
     def forget(self, group: str, member_id: str) -> None:
         self._forget((group, member_id))
 
-    def renamed(self, group: str, member_id: str) -> None:
-        """A member that joined without an id has one now."""
-        if (member := self._members.pop((group, ""), None)) is not None:
-            self._members[group, member_id] = member
-            self._sizes[group, member_id] = self._sizes.pop((group, ""), 0)
+    def assign_id(self, group: str, member_id: str, member: MultiplexedMember) -> None:
+        """Takes the id that a member got when it joined without one."""
+        key = group, member_id
+        self._members[key] = member
+        self._members.move_to_end(key)
+        self._measure(key, member.fields)
+        self._forget_oldest(member.heard_at)
 
     def _measure(self, key: tuple[str, str], request: Tree) -> None:
         names = request["subscribed_topic_names"]
@@ -137,43 +152,46 @@ class MultiplexedMembers:
         self._members.pop(key, None)
         self._size -= self._sizes.pop(key, 0)
 
-    def _forget_silent(self, now: float) -> None:
+    def _forget_oldest(self, now: float) -> None:
         while self._members:
             key, oldest = next(iter(self._members.items()))
-            is_too_much = len(self._members) > MOST_MEMBERS or self._size > MOST_SUBSCRIBED
-            if oldest.heard_at > now - SESSION and not (is_too_much and len(self._members) > 1):
+            is_above_limits = len(self._members) > MOST_MEMBERS or self._size > MOST_SUBSCRIBED
+            if oldest.heard_at > now - SESSION and not (is_above_limits and len(self._members) > 1):
                 return
             self._forget(key)
 
-    # What clusters are asked
+    # Requests to clusters
 
-    def asked(self, member: Member, request: Tree, names: Sequence[str] | None) -> dict[LeafNumber, Tree]:
-        """What each cluster is to be asked of a heartbeat, in its own names; the home in any case.
+    def heartbeats(
+        self, member: MultiplexedMember, request: Tree, names: Sequence[str] | None
+    ) -> dict[LeafNumber, Tree]:
+        """Takes a heartbeat of a member, and returns those to send, by cluster and in its names. The home always gets
+        one, a cluster that fenced the member none.
 
-        names: of the topics that the member subscribes to now; None: as before.
+        names: the topics that the member subscribes to now; None if they have not changed.
         """
-        self._take(member, request, names)
+        self._update_member(member, request, names)
         wanted: dict[LeafNumber, list[str]] = {member.home: []}
         for name in member.names:
-            if (owner := self._owner(name)) is not None:
-                wanted.setdefault(owner.leaf, []).append(owner.topic)
-        if (
-            not wanted[member.home] and "topic_partitions" not in request
-        ):  # share groups take no subscription to nothing
-            wanted[member.home] = [f"{ELSEWHERE}{name}" for name in member.names]
-        asked = {}
-        for leaf in [leaf for leaf in member.routes if leaf not in wanted]:
-            if member.routes.pop(leaf).state is RouteState.IN:
-                asked[leaf] = _leaving(request)
+            for leaf, topic in self._places.of_topic(name):
+                wanted.setdefault(leaf, []).append(topic)
+        if not wanted[member.home] and "topic_partitions" not in request:  # share groups accept no empty subscription
+            wanted[member.home] = [f"{FOREIGN_PREFIX}{name}" for name in member.names]
+        heartbeats = {}
+        for leaf in [leaf for leaf in member.memberships if leaf not in wanted]:
+            if member.memberships.pop(leaf).state is MembershipState.JOINED:
+                heartbeats[leaf] = _leaving(request)
         for leaf, topics in wanted.items():
-            route = member.routes.setdefault(leaf, Route())
+            membership = member.memberships.setdefault(leaf, ClusterMembership())
             if request["member_epoch"] == JOIN:
-                route.state, route.epoch, route.assigned = RouteState.OUT, JOIN, {}
-            if (told := self._asked_of(leaf, route, member, request, topics, has_names=names is not None)) is not None:
-                asked[leaf] = told
-        return asked
+                membership.state, membership.epoch, membership.assigned = MembershipState.NOT_JOINED, JOIN, {}
+            if (
+                heartbeat := self._heartbeat(leaf, membership, member, request, topics, is_changed=names is not None)
+            ) is not None:
+                heartbeats[leaf] = heartbeat
+        return heartbeats
 
-    def _take(self, member: Member, request: Tree, names: Sequence[str] | None) -> None:
+    def _update_member(self, member: MultiplexedMember, request: Tree, names: Sequence[str] | None) -> None:
         for field_name in ("rebalance_timeout_ms", "server_assignor", "rack_id", "instance_id"):
             if request.get(field_name) not in (None, -1):
                 member.fields[field_name] = request[field_name]
@@ -182,73 +200,81 @@ class MultiplexedMembers:
         if request.get("topic_partitions") is not None:
             member.owned = _assignment(request["topic_partitions"])
 
-    def _asked_of(
-        self, leaf: LeafNumber, route: Route, member: Member, request: Tree, topics: list[str], *, has_names: bool
+    def _heartbeat(
+        self,
+        leaf: LeafNumber,
+        membership: ClusterMembership,
+        member: MultiplexedMember,
+        request: Tree,
+        topics: list[str],
+        *,
+        is_changed: bool,
     ) -> Tree | None:
         if leaf == member.home and request["member_epoch"] != JOIN:
-            route.state, route.epoch = RouteState.IN, request["member_epoch"]
-        if route.state is RouteState.LOST and not self._owns_some(member, leaf):
-            route.state = RouteState.OUT
-        match route.state:
-            case RouteState.LOST:
+            membership.state, membership.epoch = MembershipState.JOINED, request["member_epoch"]
+        if membership.state is MembershipState.FENCED and not self._places.has_some(leaf, member.owned):
+            membership.state = MembershipState.NOT_JOINED
+        names = topics if is_changed or hash(tuple(topics)) != membership.topics_hash else None
+        owned = request.get("topic_partitions")
+        full = member.fields | {"member_id": request["member_id"]}
+        match membership.state:
+            case MembershipState.FENCED:
                 return None
-            case RouteState.OUT:
-                full = {**member.fields, "member_epoch": JOIN, "topic_partitions": [], "subscribed_topic_regex": None}
-                return full | {"member_id": request["member_id"], "subscribed_topic_names": topics}
-            case RouteState.IN:
-                owned = request.get("topic_partitions")
-                return request | {
-                    "member_epoch": route.epoch,
-                    "subscribed_topic_names": topics if has_names else None,
-                    "subscribed_topic_regex": None,
-                    "topic_partitions": None if owned is None else [each for each in owned if self._is_at(each, leaf)],
-                }
+            case MembershipState.NOT_JOINED:
+                request, names, owned = full, topics, []  # clusters refuse a member that joins with partitions
+            case MembershipState.JOINED if not membership.is_accepted:
+                request, names, owned = full, topics, _partitions(member.owned)
+            case MembershipState.JOINED:
+                pass
+        membership.topics_hash, membership.is_accepted = hash(tuple(topics)), False
+        return request | {
+            "member_epoch": membership.epoch,
+            "subscribed_topic_names": names,
+            "subscribed_topic_regex": None,
+            "topic_partitions": None if owned is None else self._places.to_leaf(leaf, owned),
+        }
 
-    def _is_at(self, owned: Tree, leaf: LeafNumber) -> bool:
-        return self._leaf_of_id(owned["topic_id"]) == leaf
+    # Answers of clusters
 
-    def _owns_some(self, member: Member, leaf: LeafNumber) -> bool:
-        return any(self._leaf_of_id(id) == leaf for id, each in member.owned.items() if each)
-
-    # What they have answered
-
-    def answered(self, member: Member, leaf: LeafNumber, answer: Tree | None) -> ErrorCode | int:
-        """An error that the member is to be told; NONE if it is to be told nothing. answer: of a cluster that is not
-        the home; None if there was none: what it has assigned stays."""
-        route = member.routes.get(leaf)
-        if route is None or answer is None:
+    def take_answer(self, member: MultiplexedMember, leaf: LeafNumber, answer: Tree | None) -> ErrorCode | int:
+        """Takes the answer of a cluster other than the home. None means no answer: the assignment stays. Returns an
+        error for the member, or NONE."""
+        membership = member.memberships.get(leaf)
+        if membership is None or answer is None:
             return ErrorCode.NONE
         code: int = answer["error_code"]
         if code in _FENCED:
-            route.state, route.epoch, route.assigned = RouteState.LOST, JOIN, {}
+            membership.state, membership.epoch, membership.assigned = MembershipState.FENCED, JOIN, {}
             return ErrorCode.NONE
-        if code in _NOT_THERE:
+        if code in _COORDINATOR_UNAVAILABLE:
             return ErrorCode.NONE
         if code == ErrorCode.NONE:
-            self.taken(route, answer)
+            self.accepted(member, leaf, answer)
         return code
 
-    def taken(self, route: Route, answer: Tree) -> None:
-        """A cluster has the member in its group."""
-        route.state, route.epoch = RouteState.IN, answer["member_epoch"]
+    def accepted(self, member: MultiplexedMember, leaf: LeafNumber, answer: Tree) -> None:
+        """Takes the answer of a cluster that accepts the member."""
+        membership = member.memberships[leaf]
+        membership.state, membership.epoch = MembershipState.JOINED, answer["member_epoch"]
+        membership.is_accepted = True
         if answer["assignment"] is not None:
-            route.assigned = _assignment(answer["assignment"]["topic_partitions"])
+            membership.assigned = self._places.to_clients(leaf, answer["assignment"]["topic_partitions"])
 
-    def answer(self, member: Member, at_home: Tree, others: Collection[Tree], *, is_full: bool) -> Tree:
-        """What the member is told. is_full: whether it has said everything, and is to be told everything."""
+    def answer(self, member: MultiplexedMember, at_home: Tree, others: Collection[Tree], *, is_full: bool) -> Tree:
+        """Returns the answer to the member. is_full: whether the member sent a full heartbeat, and must get its full
+        assignment."""
         assigned = member.assigned
-        is_told = is_full or assigned != member.told
-        member.told = assigned
+        is_told = is_full or assigned != member.sent_assignment
+        member.sent_assignment = assigned
         interval = min(each["heartbeat_interval_ms"] for each in (at_home, *others))
-        partitions = [{"topic_id": id, "partitions": sorted(each)} for id, each in assigned.items()]
         return at_home | {
             "heartbeat_interval_ms": interval,
-            "assignment": {"topic_partitions": partitions} if is_told else None,
+            "assignment": {"topic_partitions": _partitions(assigned)} if is_told else None,
         }
 
 
 def is_full(request: Tree) -> bool:
-    """Whether a heartbeat says everything, as the first one does, and one after an answer that was lost."""
+    """Returns True for a full heartbeat: the first one, or one that a member sends after it has lost an answer."""
     has_names = request.get("subscribed_topic_names") is not None or bool(request.get("subscribed_topic_regex"))
     return request["member_epoch"] == JOIN or (has_names and request.get("topic_partitions") is not None)
 
@@ -259,3 +285,7 @@ def _leaving(request: Tree) -> Tree:
 
 def _assignment(partitions: Sequence[Any]) -> Assignment:
     return {each["topic_id"]: frozenset(each["partitions"]) for each in partitions}
+
+
+def _partitions(assignment: Assignment) -> list[Tree]:
+    return [{"topic_id": id, "partitions": sorted(each)} for id, each in assignment.items()]

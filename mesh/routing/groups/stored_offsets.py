@@ -1,4 +1,4 @@
-"""What a process has seen of offsets that groups stored in clusters which are not their home."""
+"""The offsets that groups have stored outside their home, as far as this process has seen them."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 MOST_BYTES: Final = 32 << 20
-"""Of all that is remembered, as far as it is counted."""
+"""The most bytes of remembered offsets, by the sizes counted here."""
 _BYTES: Final = 300
-"""Of one, without its metadata."""
+"""The assumed bytes of one offset, without its metadata."""
 
 
-class Place(NamedTuple):
-    """A partition, by the name of its topic that clients know."""
+class TopicPartition(NamedTuple):
+    """A partition. topic: the clients' name of its topic; in `offset_retention`, the owner's name."""
 
     topic: str
     partition: int
@@ -22,7 +22,7 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StoredOffset:
-    """leader_epoch: -1 if it was committed without."""
+    """An offset that a group has stored in a cluster. leader_epoch: -1 if it was committed without one."""
 
     offset: int
     leader_epoch: int
@@ -34,16 +34,16 @@ class StoredOffset:
 
 
 class StoredOffsets:
-    """The last stored offset of each group and partition. The groups that were used last are kept; of a group for which
-    there is no room nothing is."""
+    """The last stored offset of each group and partition. If there are too many, the groups that were used least
+    recently are forgotten as a whole."""
 
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:
         self._most: Final = most_bytes
         self._size = 0
-        self._groups: OrderedDict[str, dict[Place, StoredOffset]] = OrderedDict()
+        self._groups: OrderedDict[str, dict[TopicPartition, StoredOffset]] = OrderedDict()
 
-    def saw(self, group: str, stored: Iterable[tuple[Place, StoredOffset]]) -> None:
-        """They are stored."""
+    def remember(self, group: str, stored: Iterable[tuple[TopicPartition, StoredOffset]]) -> None:
+        """Remembers offsets that are stored."""
         known = self._groups.setdefault(group, {})
         self._groups.move_to_end(group)
         for place, each in stored:
@@ -54,15 +54,15 @@ class StoredOffsets:
         while self._size > self._most:
             self.forget(next(iter(self._groups)))
 
-    def of(self, group: str) -> Mapping[Place, StoredOffset]:
-        """What is known of a group."""
+    def get(self, group: str) -> Mapping[TopicPartition, StoredOffset]:
+        """Returns the remembered offsets of a group."""
         if group not in self._groups:
             return {}
         self._groups.move_to_end(group)
         return self._groups[group]
 
-    def gone(self, group: str, places: Iterable[Place]) -> None:
-        """Nothing is stored there any more."""
+    def forget_partitions(self, group: str, places: Iterable[TopicPartition]) -> None:
+        """Forgets partitions in which no offset is stored any more."""
         known = self._groups.get(group, {})
         for place in places:
             if (earlier := known.pop(place, None)) is not None:

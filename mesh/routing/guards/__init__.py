@@ -1,6 +1,6 @@
-"""Who may do what of each API of relays and unions, by the rules of the virtual cluster.
+"""Guards: the checks of each API's requests by the rules of the virtual cluster, for relays and unions.
 
-`table` has a guard for every API that a union serves, after Kafka's KafkaApis and ControllerApis. `judging` asks it
-about one request: what of it is left, what is refused, and what is to be done to the answer. `translation` lets a
-request pass of which all is allowed. `metadata` narrows Metadata, which is not divided like others.
+`table` has a guard for every API that a union serves, modelled on Kafka's KafkaApis and ControllerApis. `judging`
+applies it to one request: it separates the allowed part from the refused one, and changes the answer. `translation`
+passes fully allowed requests on. `metadata` handles Metadata, whose requests are not divided like others.
 """

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final, Protocol
 
-from mesh.routing.guards.asking import Judgement, TopicNames
+from mesh.routing.guards.authorization import Judgement, TopicIdNames
 from mesh.routing.guards.judging import judge
 from mesh.routing.guards.metadata import JudgedMetadata, judged_metadata
-from mesh.routing.guards.share_sessions import ShareSessions
+from mesh.routing.guards.share_sessions import ShareSessionTopics
 from mesh.routing.kit.errors import top_level_error
 from mesh.security.rules import Access
 from mesh.wire.apis import ApiKey
@@ -15,27 +15,29 @@ from mesh.wire.errors import ErrorCode
 from mesh.wire.trees import Tree
 
 
-class Client(Protocol):
-    """access: what it may do now."""
+class JudgedClient(Protocol):
+    """The client of a connection. access: its current permissions."""
 
     @property
     def access(self) -> Access: ...
 
 
 class Judge:
-    """Of one connection; requests may be judged twice. topics: their names by their ids."""
+    """Judges the requests of one connection. It may judge the same request twice. topics: the names of topics, by
+    id."""
 
-    def __init__(self, client: Client, topics: TopicNames) -> None:
+    def __init__(self, client: JudgedClient, topics: TopicIdNames) -> None:
         self._client: Final = client
         self.topics: Final = topics
-        self._share_sessions: Final = ShareSessions()
+        self._share_sessions: Final = ShareSessionTopics()
 
     @property
     def access(self) -> Access:
         return self._client.access
 
     def judgement(self, api_key: ApiKey, version: int, request: Tree) -> Judgement | None:
-        """Of any API but Metadata. None: it passes as it is, and its answer too."""
+        """Returns the judgement on a request of any API but Metadata. None: the request and its answer pass
+        unchanged."""
         if api_key is ApiKey.SHARE_FETCH:
             effective = self._share_sessions.fetched(request, self.access, self.topics)
             if effective is None:

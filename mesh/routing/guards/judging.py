@@ -1,23 +1,24 @@
-"""What a client may have of one request."""
+"""Judges one request: finds the parts that the rules allow its client."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from mesh.routing.guards.asking import Asking, Judgement, TopicNames
+from mesh.routing.guards.authorization import Judgement, RequestAuthorization, TopicIdNames
 from mesh.routing.guards.elements import narrowed
 from mesh.routing.guards.table import GUARDS, Guard
 from mesh.routing.kit.entity_lists import EntityList, entity_lists
-from mesh.routing.kit.errors import Failure, error_answer, top_level_error
+from mesh.routing.kit.errors import ErrorOfApi, error_answer, top_level_error
 from mesh.security.rules import Access
 from mesh.wire.apis import ApiKey
 from mesh.wire.errors import ErrorCode
 from mesh.wire.trees import Tree
 
 _NO_SESSION: Final = -1
-"""The epoch of a Fetch that wants none (KIP-227)."""
+"""The epoch of a Fetch without a session (KIP-227)."""
 _GO_ON_EMPTY: Final = frozenset({ApiKey.SHARE_FETCH, ApiKey.SHARE_ACKNOWLEDGE, ApiKey.OFFSET_DELETE})
-"""Requests that are asked also if nothing is left of them: sessions go on by them, or the group may have an error."""
+"""APIs whose requests go to the cluster even with no element left: they keep a session alive, or the answer may have an
+error of the group."""
 _REFUSED_ABOVE: Final = frozenset(
     {
         ApiKey.OFFSET_FETCH,
@@ -30,48 +31,51 @@ _REFUSED_ABOVE: Final = frozenset(
         ApiKey.DESCRIBE_LOG_DIRS,
     }
 )
-"""Requests whose error as a whole is said above all, and of nothing within, in versions that have it there."""
+"""APIs that report a refusal of the whole request in one error code, in versions whose answer has one."""
 
 
-def judge(api_key: ApiKey, version: int, request: Tree, access: Access, topics: TopicNames) -> Judgement | None:
-    """None: all of it is allowed, and the answer is everybody's. request: as `read_tree` has it, in the names of
-    clients; of any API but Metadata."""
-    guard, asking = GUARDS[api_key], Asking(access, topics)
-    code = guard.whole(asking, request) if guard.whole is not None else None
+def judge(api_key: ApiKey, version: int, request: Tree, access: Access, topics: TopicIdNames) -> Judgement | None:
+    """Judges a request by the rules. Returns None if all of it is allowed, and its answer is the same for every client.
+    request: as returned by `read_tree`, in clients' names; of any API but Metadata."""
+    guard, authorization = GUARDS[api_key], RequestAuthorization(access, topics)
+    code = guard.request_check(authorization, request) if guard.request_check is not None else None
     if code is not None:
-        return Judgement(None, _refused(api_key, version, request, code), None, tuple(asking.refusals))
-    request, left, refused = _narrowed(asking, api_key, version, request, guard)
+        return Judgement(None, _refused(api_key, version, request, code), None, tuple(authorization.refusals))
+    request, left, refused = _narrowed(authorization, api_key, version, request, guard)
     answer = guard.answer if guard.answer is not None and _is_changed(api_key, request) else None
     if not refused and answer is None and not _has_session(api_key, request):
         return None
-    complete = (lambda told: answer(asking, request, told)) if answer is not None else None
-    return Judgement(left, refused, complete, tuple(asking.refusals))
+    complete = (lambda told: answer(authorization, request, told)) if answer is not None else None
+    return Judgement(left, refused, complete, tuple(authorization.refusals))
 
 
 def _narrowed(
-    asking: Asking, api_key: ApiKey, version: int, request: Tree, guard: Guard
+    authorization: RequestAuthorization, api_key: ApiKey, version: int, request: Tree, guard: Guard
 ) -> tuple[Tree, Tree | None, Tree | None]:
-    """The request, what is left of it, and an answer to the rest."""
-    lists = entity_lists(api_key, version) if guard.each else ()
+    """Returns the request without its Fetch session, its allowed part or None, and an answer to the refused part or
+    None."""
+    lists = entity_lists(api_key, version) if guard.element_checks else ()
     if _has_session(api_key, request):
         request = {**request, "session_id": 0, "session_epoch": _NO_SESSION}
-    if not lists or request[lists[0].asked] is None:
+    if not lists or request[lists[0].request_field] is None:
         return request, request, None
     entities = lists[0]
-    kept, refused = narrowed(asking, api_key, request, entities, request[entities.asked], guard.each)
+    kept, refused = narrowed(
+        authorization, api_key, request, entities, request[entities.request_field], guard.element_checks
+    )
     if not refused:
         return request, request, None
-    if api_key is ApiKey.ADD_PARTITIONS_TO_TXN:  # all of them or none
+    if api_key is ApiKey.ADD_PARTITIONS_TO_TXN:  # all partitions or none, like a broker
         refused += _not_attempted(api_key, entities, kept)
         kept = []
-    answered: Tree = {entities.answered: refused}
+    answered: Tree = {entities.answer_field: refused}
     if not kept and api_key not in _GO_ON_EMPTY:
         return request, None, answered
-    return request, {**request, entities.asked: kept}, answered
+    return request, {**request, entities.request_field: kept}, answered
 
 
 def _not_attempted(api_key: ApiKey, entities: EntityList, kept: list[Tree]) -> list[Tree]:
-    failure = Failure(api_key, ErrorCode.OPERATION_NOT_ATTEMPTED, None)
+    failure = ErrorOfApi(api_key, ErrorCode.OPERATION_NOT_ATTEMPTED, None)
     return [failure.element(entities, each) for each in kept]
 
 
@@ -80,7 +84,8 @@ def _has_session(api_key: ApiKey, request: Tree) -> bool:
 
 
 def _is_changed(api_key: ApiKey, request: Tree) -> bool:
-    """Whether the answer may have to be changed. A member that asks for its offsets names its topics."""
+    """Returns True if the answer may have to be changed. The answer to an OffsetFetch that names its topics does
+    not."""
     if api_key is not ApiKey.OFFSET_FETCH:
         return True
     return any(group["topics"] is None for group in request.get("groups", [request]))

@@ -1,7 +1,9 @@
-"""The share sessions of one connection (KIP-932): what a ShareFetch goes on with although it does not name it.
+"""The share sessions of one connection (KIP-932). A ShareFetch in a session does not name the partitions that it
+continues with.
 
-A session at a broker delivers records of all that was named since it began. So what was allowed then is judged each
-time; what was refused is asked about each time, as by brokers.
+A broker delivers records of all partitions that were named since the session began. So the permissions for allowed
+topics are checked again for each request. Refused topics are added to each request again, so that each answer refuses
+them, as a broker does.
 """
 
 from __future__ import annotations
@@ -11,33 +13,35 @@ from dataclasses import dataclass, field
 from typing import Final
 from uuid import UUID
 
-from mesh.routing.guards.asking import TopicNames
+from mesh.routing.guards.authorization import TopicIdNames
 from mesh.security.rules import Access, Operation, ResourceType
 from mesh.wire.trees import Tree
 
 _FIRST: Final = 0
 _LAST: Final = -1
-"""Epochs: of the request that begins a session, and of the one that ends it."""
+"""Session epochs of the request that opens a share session, and of the one that ends it."""
 MOST_SESSIONS: Final = 100
-"""Of one connection; the oldest is forgotten, and its client begins another one."""
+"""The most sessions of one connection. Above it the oldest session is forgotten, and its client has to open a new
+one."""
 
 
 @dataclass(slots=True)
 class _Session:
-    """allowed: by their ids, topics that the broker knows of. refused: elements of requests."""
+    """A share session under rules. allowed: ids of the topics that the broker has in its session. refused: the
+    requested elements of refused topics, by topic id."""
 
     allowed: set[UUID] = field(default_factory=set)
     refused: dict[UUID, Tree] = field(default_factory=dict)
 
 
-class ShareSessions:
-    """It may be told of the same request twice."""
+class ShareSessionTopics:
+    """The topics in the share sessions of one connection. The same request may come twice."""
 
     def __init__(self) -> None:
         self._sessions: dict[tuple[str, str], _Session] = {}
 
-    def fetched(self, request: Tree, access: Access, topics: TopicNames) -> Tree | None:
-        """The request with all that is to be judged again. None: its client has to begin a session anew."""
+    def fetched(self, request: Tree, access: Access, topics: TopicIdNames) -> Tree | None:
+        """Adds the refused topics of its session to a ShareFetch. None: the client must open a new session."""
         key, epoch = (request["group_id"], request["member_id"] or ""), request["share_session_epoch"]
         if epoch == _LAST:
             self._sessions.pop(key, None)
@@ -62,11 +66,11 @@ class ShareSessions:
         self._sessions[key] = _Session()
 
     @staticmethod
-    def _note(session: _Session, asked: Iterable[Tree], access: Access, topics: TopicNames) -> None:
+    def _note(session: _Session, asked: Iterable[Tree], access: Access, topics: TopicIdNames) -> None:
         for each in asked:
             topic_id = each["topic_id"]
             if topics.topic_name(topic_id) is None:
-                continue  # it is answered, and kept by nobody
+                continue  # an unknown topic is answered, but not added to the session
             if _may_read(topic_id, access, topics):
                 session.allowed.add(topic_id)
                 session.refused.pop(topic_id, None)
@@ -75,6 +79,6 @@ class ShareSessions:
                 session.refused[topic_id] = {"topic_id": topic_id, "partitions": partitions}
 
 
-def _may_read(topic_id: UUID, access: Access, topics: TopicNames) -> bool:
+def _may_read(topic_id: UUID, access: Access, topics: TopicIdNames) -> bool:
     name = topics.topic_name(topic_id)
     return name is not None and access.allows(Operation.READ, ResourceType.TOPIC, name)

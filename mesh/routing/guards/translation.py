@@ -1,5 +1,5 @@
-"""What passes between a client under rules and the leaf that its connection leads to: requests of which all is allowed,
-and of which the answer is everybody's. Any other is answered by the mesh."""
+"""Passes messages between a client under rules and the leaf of its connection, if the request is fully allowed and its
+answer is the same for every client. The mesh answers all other requests itself."""
 
 from __future__ import annotations
 
@@ -8,44 +8,46 @@ from struct import Struct
 from typing import Final
 from uuid import UUID
 
-from mesh.routing.guards.asking import TopicNames
+from mesh.routing.guards.authorization import TopicIdNames
 from mesh.routing.guards.judge import Judge
 from mesh.security.rules import Access, Operation, ResourceType
+from mesh.wire.answer_walker import AnswerWalker
 from mesh.wire.apis import ApiKey
-from mesh.wire.entities import Side, Unchanged, program
+from mesh.wire.entities import Direction, Unchanged, program
 from mesh.wire.errors import ProtocolError
 from mesh.wire.messages import Buffer
+from mesh.wire.one_partition import OnePartition
 from mesh.wire.passing import RequestHead
 from mesh.wire.produce_batches import body_of, parts_of
 from mesh.wire.routed import PassedRequest, Translation
 from mesh.wire.trees import read_tree
 
 _SESSION: Final = Struct(">ii")
-"""Of a Fetch: id and epoch of its session."""
+"""The id and epoch of the session of a Fetch."""
 _NO_SESSION: Final = _SESSION.pack(0, -1)
 _FIRST_WITH_SESSION: Final = 7
 _FIRST_WITHOUT_REPLICA: Final = 15
 _IN_FRONT: Final = 13
-"""Bytes of max_wait, min_bytes, max_bytes and isolation_level."""
+"""Bytes of the fields max_wait, min_bytes, max_bytes and isolation_level."""
 _REPLICA: Final = 4
 
 
 class _Refused(Exception):
-    """Something in a request is not allowed, or must be looked at more closely."""
+    """Raised if something in a request is not allowed, or if the request has to be read as a whole."""
 
 
 class _Asked(Unchanged):
-    """The entities of a request, each judged: topics for one operation, transactions for WRITE. Raises `_Refused`."""
+    """Checks each entity in a request: topics for one operation, transactions for WRITE. Raises `_Refused`."""
 
     __slots__ = ("_access", "_names", "_operation")
 
-    def __init__(self, access: Access, operation: Operation, names: TopicNames) -> None:
+    def __init__(self, access: Access, operation: Operation, names: TopicIdNames) -> None:
         self._access: Final = access
         self._operation: Final = operation
         self._names: Final = names
 
     def node(self, node: int) -> int:
-        raise _Refused  # a replica
+        raise _Refused  # the client is a replica
 
     def topic(self, name: str) -> str:
         if not self._access.allows(self._operation, ResourceType.TOPIC, name):
@@ -66,8 +68,8 @@ class _Asked(Unchanged):
 
 
 class GuardedTranslation:
-    """A translation for clients under rules. Implements `mesh.wire.routed.Translation`. inner: that of a client who may
-    do everything."""
+    """A translation for a client under rules. Implements `mesh.wire.routed.Translation`. inner: the translation for a
+    client without rules."""
 
     def __init__(self, inner: Translation, judge: Judge) -> None:
         self._inner: Final = inner
@@ -78,8 +80,14 @@ class GuardedTranslation:
             return self._inner.request(head, frame)
         return None
 
-    def leaf_of_nodes(self, api_key: ApiKey, version: int) -> int | None:
-        return self._inner.leaf_of_nodes(api_key, version)
+    def passes_unchanged(self, produced: OnePartition) -> bool:
+        return self._judge.access.is_unlimited and self._inner.passes_unchanged(produced)
+
+    def may_change_records(self, beginning: memoryview, size: int) -> bool:
+        return self._inner.may_change_records(beginning, size)
+
+    def walker(self, api_key: ApiKey, version: int, size: int) -> AnswerWalker | None:
+        return self._inner.walker(api_key, version, size)
 
     def is_changed(self, api_key: ApiKey, version: int, *, is_plain: bool) -> bool:
         return self._inner.is_changed(api_key, version, is_plain=is_plain)
@@ -96,20 +104,21 @@ class GuardedTranslation:
             case ApiKey.FETCH:
                 return access.is_unlimited or self._fetches(version, frame, body, access)
             case ApiKey.METADATA:
-                return True  # which is not passed on
+                return True  # the mesh answers it itself, and judges it then
             case _:
-                request = read_tree(api_key, version, Side.REQUEST, frame[body:])
+                request = read_tree(api_key, version, Direction.REQUEST, frame[body:])
                 return self._judge.judgement(api_key, version, request) is None
 
     def _produces(self, version: int, frame: memoryview, body: int, access: Access) -> bool:
         if self._are_allowed(ApiKey.PRODUCE, version, frame, body, _Asked(access, Operation.WRITE, self._judge.topics)):
             return True
-        if parts_of(version, frame, body).acks == 0:  # as a broker, which has no other way to say it
+        if parts_of(version, frame, body).acks == 0:  # like a broker, which can only close the connection
             raise ProtocolError("produce", "something in it is not allowed, and there is no answer to say so")
         return False
 
     def _fetches(self, version: int, frame: memoryview, body: int, access: Access) -> bool:
-        """Takes its session away: a client under rules has none, so that each of its requests is judged."""
+        """Checks a Fetch, and removes its request for a session: without a session each Fetch of the client is judged
+        as a whole."""
         if not self._are_allowed(
             ApiKey.FETCH, version, frame, body, _Asked(access, Operation.READ, self._judge.topics)
         ):
@@ -126,7 +135,7 @@ class GuardedTranslation:
     @staticmethod
     def _are_allowed(api_key: ApiKey, version: int, frame: memoryview, body: int, asked: _Asked) -> bool:
         try:
-            program(api_key, version, Side.REQUEST).translate(frame, body, asked)
+            program(api_key, version, Direction.REQUEST).translate(frame, body, asked)
         except _Refused:
             return False
         return True

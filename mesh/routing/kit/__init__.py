@@ -1,6 +1,6 @@
-"""Requests that several clusters have a part in: taken apart by what they name, and answered as by one cluster.
+"""Handles requests that concern several clusters: divides them by the entities that they name, and answers like one
+cluster.
 
-`union_apis` says which APIs are served, and which clusters have a part in each. `split` takes a request apart, `merge`
-puts the answers together. `entity_lists` finds what of a request an answer says something about; `errors` makes the
-answer that refuses it.
+`union_apis` lists the served APIs, and the clusters of each. `split` divides a request, `merge` joins the answers.
+`entity_lists` pairs the arrays of requests and answers. `errors` makes the answer to a failed request.
 """

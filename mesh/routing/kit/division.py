@@ -1,26 +1,26 @@
-"""A request that has been taken apart."""
+"""A request that was divided among leaves."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from mesh.routing.kit.entities import Entities
+from mesh.routing.kit.union_view import UnionView
 from mesh.routing.names import LeafNumber
 from mesh.wire.apis import ApiKey
 from mesh.wire.trees import Tree
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
-    """The part of a request that one leaf is asked.
+class RequestPiece:
+    """The part of a request for one leaf.
 
-    request: in the names of the leaf. asked: the same in those of the client. topics: what the client has called the
-    topics of the leaf.
+    request: in the leaf's names. client_request: in the client's names. topics: the client's names of the leaf's
+    topics, by the leaf's names.
     """
 
     request: Tree
-    asked: Tree
+    client_request: Tree
     topics: Mapping[str, str]
 
 
@@ -28,12 +28,12 @@ class Piece:
 class Division:
     """A divided request: the part of each leaf, and the answer to the rest.
 
-    answered: an answer in the names of the client, to what no leaf is asked about; None if there is nothing of it.
+    local_answer: the answer, in the client's names, to the elements that belong to no leaf; None if there are none.
     """
 
     api_key: ApiKey
     version: int
     request: Tree
-    union: Entities
-    pieces: Mapping[LeafNumber, Piece]
-    answered: Tree | None
+    union: UnionView
+    pieces: Mapping[LeafNumber, RequestPiece]
+    local_answer: Tree | None

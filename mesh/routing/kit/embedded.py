@@ -1,10 +1,11 @@
-"""Topics in what members of classic groups tell each other, which brokers pass on unread (KIP-559 says what it is).
+"""Topic names in the subscriptions and assignments of classic groups, which brokers pass on unread (KIP-559 adds the
+protocol type to these requests).
 
-Consumers' subscriptions and assignments have names of topics in them. What others write there stays as it is: Kafka
-Connect, for one. Older versions of SyncGroup do not say who writes; what has the form of an assignment is one there.
+Only those of consumers contain topic names. The data of other group members, such as Kafka Connect's workers, stay
+unchanged. Older versions of SyncGroup have no protocol type; data in the form of an assignment are then taken for one.
 
-A group may have topics of several clusters. Where names differ, its home is told those of others with `ELSEWHERE` in
-front, so that no two are the same.
+A group may have topics of several clusters. Where clients and clusters use different names, the group's home gets the
+names of other clusters' topics with the prefix `FOREIGN_PREFIX`, so that no two names are equal.
 """
 
 from __future__ import annotations
@@ -13,71 +14,75 @@ from collections.abc import Callable, Iterable
 from typing import Final, TypeAlias
 
 from mesh.wire.apis import ApiKey
-from mesh.wire.entities import Side
+from mesh.wire.entities import Direction
 from mesh.wire.errors import ProtocolError
 from mesh.wire.messages import Buffer
 from mesh.wire.reader import INT16, INT32, Cursor
 from mesh.wire.trees import Tree
 
 CONSUMER: Final = "consumer"
-"""The protocol type of groups of consumers, and of those of Kafka Streams."""
+"""The protocol type of consumer groups, including those of Kafka Streams."""
 
 Rename: TypeAlias = Callable[[str], str | None]
-"""The other name of a topic. None: it has none there, and is left out."""
+"""Returns the other name of a topic; None to leave the topic out."""
 
-ELSEWHERE: Final = "another-cluster/"
-"""No topic can be called so."""
+FOREIGN_PREFIX: Final = "another-cluster/"
+"""A prefix that no topic name can have."""
 
 _HIGHEST_VERSION: Final = 3
-"""Of both."""
+"""The highest known version of subscriptions and assignments."""
 _LONGEST: Final = 249
-"""Characters of the name of a topic."""
+"""The most characters of a topic's name."""
 
 
-def at_home(topic: Rename) -> Rename:
-    """What the home of a group calls all topics, also those that are not its own. topic: None for these."""
+def to_home_names(topic: Rename) -> Rename:
+    """Returns a function that gives the home's names of all topics. topic: gives those of the home's own topics, and
+    None for others."""
 
     def called(name: str) -> str | None:
         own = topic(name)
         if own is not None:
             return own
-        return f"{ELSEWHERE}{name}" if len(name) <= _LONGEST else None
+        return f"{FOREIGN_PREFIX}{name}" if len(name) <= _LONGEST else None
 
     return called
 
 
-def from_home(topic: Rename) -> Rename:
-    """What clients call them. topic: of those that are the home's own."""
-    return lambda name: name.removeprefix(ELSEWHERE) if name.startswith(ELSEWHERE) else topic(name)
+def to_client_names(topic: Rename) -> Rename:
+    """Returns a function that gives the clients' names of all topics at a home. topic: gives those of the home's own
+    topics."""
+    return lambda name: name.removeprefix(FOREIGN_PREFIX) if name.startswith(FOREIGN_PREFIX) else topic(name)
 
 
-def with_other_topics(api_key: ApiKey, side: Side, message: Tree, protocol_type: str | None, rename: Rename) -> Tree:
-    """A message of a classic group with other names in what its members wrote.
+def with_other_topics(
+    api_key: ApiKey, side: Direction, message: Tree, protocol_type: str | None, rename: Rename
+) -> Tree:
+    """Returns a message of a classic group with other topic names in its members' subscriptions and assignments.
 
-    protocol_type: of the group, where it is known and the message does not say it.
+    protocol_type: that of the group, if it is known, for messages that do not contain it.
     """
     match api_key, side:
-        case ApiKey.JOIN_GROUP, Side.REQUEST:
+        case ApiKey.JOIN_GROUP, Direction.REQUEST:
             return _changed(message, "protocols", "metadata", message["protocol_type"], renamed_subscription, rename)
-        case ApiKey.JOIN_GROUP, Side.RESPONSE:
+        case ApiKey.JOIN_GROUP, Direction.RESPONSE:
             return _changed(message, "members", "metadata", protocol_type, renamed_subscription, rename)
-        case ApiKey.SYNC_GROUP, Side.REQUEST:
+        case ApiKey.SYNC_GROUP, Direction.REQUEST:
             return _changed(message, "assignments", "assignment", protocol_type, renamed_assignment, rename)
-        case ApiKey.SYNC_GROUP, Side.RESPONSE if protocol_type in (CONSUMER, None):
+        case ApiKey.SYNC_GROUP, Direction.RESPONSE if protocol_type in (CONSUMER, None):
             return message | {"assignment": renamed_assignment(message["assignment"], rename)}
-        case ApiKey.DESCRIBE_GROUPS, Side.RESPONSE:
+        case ApiKey.DESCRIBE_GROUPS, Direction.RESPONSE:
             return message | {"groups": [_described(group, rename) for group in message["groups"]]}
         case _:
             return message
 
 
 def renamed_subscription(subscription: Buffer, rename: Rename) -> bytes:
-    """A ConsumerProtocolSubscription; bytes that are none stay as they are."""
+    """Renames the topics in a ConsumerProtocolSubscription. Other bytes stay as they are."""
     return _renamed(subscription, rename, _subscription)
 
 
 def subscribed_topics(subscription: Buffer) -> list[str]:
-    """The topics of a ConsumerProtocolSubscription; none of bytes that are none."""
+    """Returns the topics of a ConsumerProtocolSubscription; none for other bytes."""
     cursor = Cursor(bytes(subscription))
     try:
         if not 0 <= cursor.int16() <= _HIGHEST_VERSION:
@@ -88,7 +93,7 @@ def subscribed_topics(subscription: Buffer) -> list[str]:
 
 
 def renamed_assignment(assignment: Buffer, rename: Rename) -> bytes:
-    """A ConsumerProtocolAssignment; bytes that are none stay as they are."""
+    """Renames the topics in a ConsumerProtocolAssignment. Other bytes stay as they are."""
     return _renamed(assignment, rename, _assignment)
 
 
@@ -133,7 +138,7 @@ def _subscription(version: int, cursor: Cursor, rename: Rename, written: bytearr
     _pass_bytes(cursor, written)
     if version >= 1:
         _partitions(cursor, rename, written)
-    written += cursor.data[cursor.position :]  # the generation, the rack
+    written += cursor.data[cursor.position :]  # the generation and the rack stay as they are
 
 
 def _assignment(_version: int, cursor: Cursor, rename: Rename, written: bytearray) -> None:

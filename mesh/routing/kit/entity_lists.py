@@ -1,4 +1,4 @@
-"""What a request asks about, and where an answer says something about each: found in the table of fields.
+"""Pairs the arrays of a request with those of its answer, by the table of fields.
 
 An array of a request and one of the answer belong together if their elements name the same kind of entity: a topic, a
 group, a partition.
@@ -12,59 +12,61 @@ from functools import cache
 from typing import Any, Final
 
 from mesh.wire.apis import ApiKey
-from mesh.wire.entities import Side
+from mesh.wire.entities import Direction
 from mesh.wire.entities.fields import Field
-from mesh.wire.entities.kinds import Kind
+from mesh.wire.entities.kinds import EntityKind
 from mesh.wire.entities.layouts import layout
 
 _NAMED: Final = {
     kind: kind
     for kind in (
-        Kind.TOPIC,
-        Kind.TOPIC_ID,
-        Kind.GROUP,
-        Kind.TRANSACTIONAL_ID,
-        Kind.RESOURCE_TYPE,
-        Kind.RESOURCE_NAME,
-        Kind.KEY,
+        EntityKind.TOPIC,
+        EntityKind.TOPIC_ID,
+        EntityKind.GROUP,
+        EntityKind.TRANSACTIONAL_ID,
+        EntityKind.RESOURCE_TYPE,
+        EntityKind.RESOURCE_NAME,
+        EntityKind.KEY,
     )
-} | {Kind.COORDINATOR_KEY: Kind.KEY}
-"""Kinds of which an answer has an element for each one that was asked about, and what they are in requests."""
+} | {EntityKind.COORDINATOR_KEY: EntityKind.KEY}
+"""Kinds of fields by which an answer's element names the requested one, each with the kind of the same field in a
+request."""
 _PARTITION: Final = frozenset({"partition", "partition_index", "partition_id", "index"})
 _PARTITIONS: Final = frozenset({"partitions", "partition_indexes"})
 _MARKERS: Final = "markers"
-"""Of WriteTxnMarkers: the only elements that are told apart by a producer id."""
+"""The array of WriteTxnMarkers. Only its elements are identified by a producer id."""
 _NOT_OF_THE_ELEMENT: Final = frozenset({"topic_config_error_code", "acknowledge_error_code"})
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A field that says which entity an element is about.
+    """A field that identifies the entity of an element.
 
-    answered: its name in the answer. asked: in the request; None: the element is the value.
-    kind: None is the number of a partition.
+    answer_field: the field's name in the answer. request_field: its name in the request; None if the element is itself
+    the value. kind: the kind of its entity; None for a partition number.
     """
 
-    answered: str
-    asked: str | None
-    kind: Kind | None
+    answer_field: str
+    request_field: str | None
+    kind: EntityKind | None
 
     def value_of(self, element: Any) -> Any:
-        """Of an element of a request."""
-        return element if self.asked is None else element[self.asked]
+        """Returns the value of this field in an element of a request."""
+        return element if self.request_field is None else element[self.request_field]
 
 
 @dataclass(frozen=True, slots=True)
 class EntityList:
-    """An array of a request, and the one of the answer that has an element for each of its elements.
+    """An array of a request, and the array of the answer with one element for each of its elements.
 
-    asked, answered: their names. error: the name of the error code in an element of the answer, if it has one.
-    has_errors: an element has an error, or lists with some. inner: lists in an element. field: the one of the request.
-    has_names: elements name more than partitions, or nodes; if not, they go where what they are in goes.
+    request_field, answer_field: their names. error: the name of the error code in an answer's element, if it has one.
+    has_errors: whether an element, or an element of an inner list, has an error code. inner: the lists in an element.
+    field: the array in the request. has_names: whether elements name entities or nodes, not only partitions; if not,
+    they belong to the leaf of the element that contains them.
     """
 
-    asked: str
-    answered: str
+    request_field: str
+    answer_field: str
     keys: tuple[Key, ...]
     error: str | None
     has_errors: bool
@@ -75,13 +77,13 @@ class EntityList:
 
 @cache
 def entity_lists(api_key: ApiKey, version: int) -> tuple[EntityList, ...]:
-    """Those of a whole message; of one that says nothing about each there are none."""
-    asked = layout(api_key, version, Side.REQUEST)
-    return tuple(_paired(asked, layout(api_key, version, Side.RESPONSE)))
+    """Returns the entity lists of an API; none if its answer has no element for each requested entity."""
+    asked = layout(api_key, version, Direction.REQUEST)
+    return tuple(_paired(asked, layout(api_key, version, Direction.RESPONSE)))
 
 
 def error_field(fields: Sequence[Field]) -> str | None:
-    """The error code of a struct of an answer."""
+    """Returns the name of the error code in a struct of an answer, if it has one."""
     for field in fields:
         if field.wire_type == "int16" and field.name.endswith("error_code") and field.name not in _NOT_OF_THE_ELEMENT:
             return field.name
@@ -103,7 +105,7 @@ def _paired(asked: Sequence[Field], answered: Sequence[Field]) -> Iterator[Entit
 
 
 def _has_nodes(field: Field) -> bool:
-    return field.kind is Kind.NODE or any(_has_nodes(each) for each in field.fields)
+    return field.kind is EntityKind.NODE or any(_has_nodes(each) for each in field.fields)
 
 
 def _keys(asked: Field, answered: Field) -> Iterator[Key]:
@@ -119,20 +121,20 @@ def _keys(asked: Field, answered: Field) -> Iterator[Key]:
                 break
 
 
-def _key(answered: Field, asked: Field | None, kind: Kind | str) -> Key:
-    return Key(answered.kafka_name, asked.kafka_name if asked else None, kind if isinstance(kind, Kind) else None)
+def _key(answered: Field, asked: Field | None, kind: EntityKind | str) -> Key:
+    return Key(answered.kafka_name, asked.kafka_name if asked else None, kind if isinstance(kind, EntityKind) else None)
 
 
-def _kind(field: Field, array: Field) -> Kind | str | None:
-    """What a field of an element says which one it is by, if it does."""
-    if field.kind is Kind.PRODUCER and array.name == _MARKERS:
-        return Kind.PRODUCER
+def _kind(field: Field, array: Field) -> EntityKind | str | None:
+    """Returns the kind of a field that identifies its element; None for other fields."""
+    if field.kind is EntityKind.PRODUCER and array.name == _MARKERS:
+        return EntityKind.PRODUCER
     if field.name in _PARTITION and field.wire_type == "int32":
         return "partition"
     return _NAMED.get(field.kind) if field.kind else None
 
 
-def _kind_of_values(array: Field) -> Kind | str | None:
+def _kind_of_values(array: Field) -> EntityKind | str | None:
     if array.name in _PARTITIONS and array.wire_type == "int32":
         return "partition"
     return _NAMED.get(array.kind) if array.kind else None

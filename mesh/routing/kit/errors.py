@@ -1,5 +1,5 @@
-"""The answer to a request that failed as a whole, of every relayed API: each entity that was asked about is in it, with
-the error, as brokers say it (`getErrorResponse` of Kafka's requests)."""
+"""Makes the answer to a request that failed as a whole, for every relayed API. Each requested entity has the error, as
+in `getErrorResponse` of Kafka's requests."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from mesh.routing.kit.entity_lists import EntityList, entity_lists, error_field
 from mesh.wire.apis import ApiKey
-from mesh.wire.entities import Side
+from mesh.wire.entities import Direction
 from mesh.wire.entities.layouts import layout
 from mesh.wire.trees import Tree
 
@@ -28,16 +28,17 @@ _WITHOUT: Final[Mapping[ApiKey, Mapping[str, Any]]] = MappingProxyType(
         ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: {"start_offset": -1},
     }
 )
-"""What a struct with an error says that there is none of, where Kafka's default says something else."""
+"""Values that mean "none" in a struct with an error, where Kafka's default is another value."""
 
 
 def error_answer(api_key: ApiKey, version: int, request: Tree, code: int, message: str | None = None) -> Tree:
-    """The answer of this version in which everything that the request asks about has failed so.
+    """Returns the answer in which every entity of a request has failed with this error.
 
-    message: for people, where the version has a place for it. What the tree lacks has Kafka's default.
+    message: the error message, for versions that have a field for it. Fields that are missing in the tree have Kafka's
+    defaults.
     """
-    failure = Failure(api_key, code, message)
-    answer = failure.said_in(top_level_error(api_key, version))
+    failure = ErrorOfApi(api_key, code, message)
+    answer = failure.error_fields(top_level_error(api_key, version))
     failure.add_to(answer, entity_lists(api_key, version), request)
     if (by_hand := _BY_HAND.get(api_key)) is not None:
         answer |= by_hand(request, {"error_code": code, "error_message": message})
@@ -47,27 +48,27 @@ def error_answer(api_key: ApiKey, version: int, request: Tree, code: int, messag
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
-    """An error, as one API says it."""
+class ErrorOfApi:
+    """An error, in the form of one API."""
 
     api_key: ApiKey
     code: int
     message: str | None
 
     def element(self, each: EntityList, asked: Any) -> Tree:
-        """The element of an answer to one of a request."""
-        element = {key.answered: key.value_of(asked) for key in each.keys} | self.said_in(each.error)
+        """Returns the answer's element with the error for one element of a request."""
+        element = {key.answer_field: key.value_of(asked) for key in each.keys} | self.error_fields(each.error)
         if each.inner:
             self.add_to(element, each.inner, asked)
         return element
 
     def add_to(self, answer: Tree, lists: Sequence[EntityList], asked: Mapping[str, Any]) -> None:
-        """Puts the lists of elements into an answer, or into one of its elements."""
+        """Adds the lists of failed elements to an answer, or to one of its elements."""
         for each in lists:
-            answer[each.answered] = [self.element(each, one) for one in asked.get(each.asked) or ()]
+            answer[each.answer_field] = [self.element(each, one) for one in asked.get(each.request_field) or ()]
 
-    def said_in(self, field: str | None) -> Tree:
-        """Of a struct whose error code has this name; None: it has none."""
+    def error_fields(self, field: str | None) -> Tree:
+        """Returns the error fields of a struct. field: the name of its error code; None if it has no error."""
         if field is None:
             return {}
         return {field: self.code, "error_message": self.message, **_WITHOUT.get(self.api_key, {})}
@@ -75,8 +76,8 @@ class Failure:
 
 @cache
 def top_level_error(api_key: ApiKey, version: int) -> str | None:
-    """The name of the error code of a whole answer, if it has one."""
-    return error_field(layout(api_key, version, Side.RESPONSE))
+    """Returns the name of the error code of a whole answer, if it has one."""
+    return error_field(layout(api_key, version, Direction.RESPONSE))
 
 
 def _created_acls(request: Tree, error: Tree) -> Tree:
@@ -101,7 +102,7 @@ def _altered_users(request: Tree, error: Tree) -> Tree:
 
 
 def _moved_replicas(request: Tree, error: Tree) -> Tree:
-    """The topics of all directories together."""
+    """Returns the topics of all directories in one list, with the error for each partition."""
     partitions: dict[str, list[Tree]] = {}
     for topic in (topic for directory in request["dirs"] for topic in directory["topics"]):
         failed = [{"partition_index": index, "error_code": error["error_code"]} for index in topic["partitions"]]
@@ -110,7 +111,7 @@ def _moved_replicas(request: Tree, error: Tree) -> Tree:
 
 
 def _log_directories(request: Tree, error: Tree) -> Tree:
-    """Older versions have no error of their own: it is said of a directory without a name."""
+    """Returns the answer of versions without a top-level error code: one directory without a name has the error."""
     return {"results": [{**error}]}
 
 
@@ -125,4 +126,4 @@ _BY_HAND: Final[Mapping[ApiKey, Callable[[Tree, Tree], Tree]]] = MappingProxyTyp
         ApiKey.ALTER_USER_SCRAM_CREDENTIALS: _altered_users,
     }
 )
-"""Lists that the table of fields does not pair: with the request and with an error, what of the answer they are."""
+"""The functions that make the answer from a request and an error, for lists that the table of fields does not pair."""

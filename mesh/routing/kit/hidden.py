@@ -1,4 +1,5 @@
-"""Answers of a leaf without what clients of its union do not see: hidden topics, groups whose home is another."""
+"""Removes entities from a leaf's answers that clients of its union do not see: hidden topics, and groups and
+transactions with another home."""
 
 from __future__ import annotations
 
@@ -6,37 +7,48 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeAlias
 
 from mesh.wire.apis import ApiKey
-from mesh.wire.entities import Side
+from mesh.wire.entities import Direction
 from mesh.wire.entities.fields import Field
-from mesh.wire.entities.kinds import Kind
+from mesh.wire.entities.kinds import EntityKind
 from mesh.wire.entities.layouts import layout
 from mesh.wire.messages import Buffer
 from mesh.wire.trees import Tree, read_tree, write_tree
 
-IsShown: TypeAlias = Callable[[Kind, str], bool]
-_NAMED: Final = frozenset({Kind.TOPIC, Kind.GROUP, Kind.TRANSACTIONAL_ID})
+IsShown: TypeAlias = Callable[[EntityKind, Any], bool]
+_NAMED: Final = frozenset(
+    {EntityKind.TOPIC, EntityKind.TOPIC_ID, EntityKind.PARTITION, EntityKind.GROUP, EntityKind.TRANSACTIONAL_ID}
+)
 
 
 def without_hidden(api_key: ApiKey, version: int, body: Buffer, is_shown: IsShown) -> bytes:
-    """The body of an answer, in which elements of arrays are left out that are, or are about, something hidden.
+    """Returns the body of an answer without the array elements that name a hidden entity.
 
-    is_shown: whether clients see a topic, a group or a transaction of this leaf. Raises ProtocolError.
+    is_shown: whether clients see a topic, one of its partitions, a group or a transaction of this leaf; called in the
+    order of the answer. Raises ProtocolError.
     """
-    answer = read_tree(api_key, version, Side.RESPONSE, body)
-    _leave_out(layout(api_key, version, Side.RESPONSE), answer, is_shown)
-    return write_tree(api_key, version, Side.RESPONSE, answer)
+    answer = read_tree(api_key, version, Direction.RESPONSE, body)
+    _remove_hidden(layout(api_key, version, Direction.RESPONSE), answer, is_shown)
+    return write_tree(api_key, version, Direction.RESPONSE, answer)
 
 
-def _leave_out(fields: Sequence[Field], tree: Tree, is_shown: IsShown) -> None:
+def _remove_hidden(fields: Sequence[Field], tree: Tree, is_shown: IsShown) -> None:
     for field in fields:
         value = tree.get(field.name)
         if not value:
             continue
         if field.is_array:
-            tree[field.name] = [each for each in value if _is_shown(field, each, is_shown)]
-        if field.fields:
-            for each in tree[field.name] if field.is_array else [value]:
-                _leave_out(field.fields, each, is_shown)
+            tree[field.name] = [each for each in value if _prune(field, each, is_shown)]
+        elif field.fields:
+            _remove_hidden(field.fields, value, is_shown)
+
+
+def _prune(field: Field, element: Any, is_shown: IsShown) -> bool:
+    """Removes hidden elements from an element. Returns False if the element itself is hidden."""
+    if not _is_shown(field, element, is_shown):
+        return False
+    if field.fields:
+        _remove_hidden(field.fields, element, is_shown)
+    return True
 
 
 def _is_shown(field: Field, element: Any, is_shown: IsShown) -> bool:

@@ -1,6 +1,6 @@
-"""Which APIs a union of clusters serves, and which of its clusters have a part in a request.
+"""The APIs that a union serves, and the clusters that get a request.
 
-Closed: each API that a relay passes on has its row here.
+The table is complete: each API that a relay passes on has a row.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from typing import Final
 from mesh.wire.apis import ApiKey, Versions
 from mesh.wire.relayed_apis import RELAYED_APIS
 
-__all__ = ["SERVED_BY_UNIONS", "UNION_APIS", "UnionApi", "Way"]
+__all__ = ["SERVED_BY_UNIONS", "UNION_APIS", "LeafDestination", "UnionApi"]
 
 
-class Way(Enum):
-    """Which leaves a request goes to.
+class LeafDestination(Enum):
+    """The leaves that get a request.
 
-    OWN_NODE: that of the node which the client has connected to. COORDINATOR: the home of each group or transaction.
-    OFFSETS: the home of each group, and the owners of the topics whose offsets it is about. OWNER: that of each topic
-    or resource. ALL: every one. DEFAULT: that of what has no name. TERMINATED: none, the mesh answers. NOT_SERVED:
-    none, it is not advertised.
+    OWN_NODE: the leaf of the node to which the client connected. COORDINATOR: the home of each group or transaction.
+    OFFSETS: the home of each group, and the owners of the topics with the offsets. OWNER: the leaf of each topic or
+    resource. ALL: every leaf. DEFAULT: the home of requests without names. TERMINATED: no leaf; the mesh answers.
+    NOT_SERVED: no leaf; the API is not advertised.
     """
 
     OWN_NODE = auto()
@@ -38,31 +38,31 @@ class Way(Enum):
 
 @dataclass(frozen=True, slots=True)
 class UnionApi:
-    """A row. highest: the last version that is served; None: the last one that is relayed.
+    """A row of the table. highest: the highest served version; None for the highest relayed one.
 
-    reason: why it is not served, or in no later version.
+    reason: why the API, or a higher version of it, is not served.
     """
 
-    way: Way
+    destination: LeafDestination
     highest: int | None = None
     reason: str = ""
 
 
 def _not_served(reason: str) -> UnionApi:
-    return UnionApi(Way.NOT_SERVED, reason=reason)
+    return UnionApi(LeafDestination.NOT_SERVED, reason=reason)
 
 
-_OWN_NODE: Final = UnionApi(Way.OWN_NODE)
-_COORDINATOR: Final = UnionApi(Way.COORDINATOR)
-_OFFSETS: Final = UnionApi(Way.OFFSETS)
-_OWNER: Final = UnionApi(Way.OWNER)
-_ALL: Final = UnionApi(Way.ALL)
-_TERMINATED: Final = UnionApi(Way.TERMINATED)
-_ACLS: Final = _not_served("the patterns of an ACL hold for names of several clusters")
-_TOKENS: Final = _not_served("a delegation token would be one of the mesh's own principal, in one cluster")
-_QUOTAS: Final = _not_served("each cluster has quotas of its own, and no answer says of which one they are")
+_OWN_NODE: Final = UnionApi(LeafDestination.OWN_NODE)
+_COORDINATOR: Final = UnionApi(LeafDestination.COORDINATOR)
+_OFFSETS: Final = UnionApi(LeafDestination.OFFSETS)
+_OWNER: Final = UnionApi(LeafDestination.OWNER)
+_ALL: Final = UnionApi(LeafDestination.ALL)
+_TERMINATED: Final = UnionApi(LeafDestination.TERMINATED)
+_ACLS: Final = _not_served("the pattern of an ACL may match names in several clusters")
+_TOKENS: Final = _not_served("a delegation token would belong to the mesh's own principal, in one cluster")
+_QUOTAS: Final = _not_served("each cluster has its own quotas, and no answer says which cluster they belong to")
 _SCRAM: Final = _not_served("users log in at the mesh, not at the clusters")
-_CLUSTER: Final = _not_served("it changes one cluster, and no request says which one")
+_CLUSTER: Final = _not_served("the request changes one cluster, and does not say which one")
 
 UNION_APIS: Final[Mapping[ApiKey, UnionApi]] = MappingProxyType(
     {
@@ -85,11 +85,11 @@ UNION_APIS: Final[Mapping[ApiKey, UnionApi]] = MappingProxyType(
         ApiKey.DELETE_TOPICS: _OWNER,
         ApiKey.DELETE_RECORDS: _OWN_NODE,
         ApiKey.INIT_PRODUCER_ID: UnionApi(
-            Way.COORDINATOR, 5, "v6 prepares transactions of two phases, which end in one cluster"
+            LeafDestination.COORDINATOR, 5, "v6 prepares two-phase transactions, which end in one cluster"
         ),
         ApiKey.OFFSET_FOR_LEADER_EPOCH: _OWN_NODE,
         ApiKey.ADD_PARTITIONS_TO_TXN: UnionApi(
-            Way.COORDINATOR, 3, "later versions are those of brokers, with several transactions"
+            LeafDestination.COORDINATOR, 3, "later versions are for brokers, with several transactions"
         ),
         ApiKey.ADD_OFFSETS_TO_TXN: _COORDINATOR,
         ApiKey.END_TXN: _COORDINATOR,
@@ -118,7 +118,7 @@ UNION_APIS: Final[Mapping[ApiKey, UnionApi]] = MappingProxyType(
         ApiKey.ALTER_CLIENT_QUOTAS: _QUOTAS,
         ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: _SCRAM,
         ApiKey.ALTER_USER_SCRAM_CREDENTIALS: _SCRAM,
-        ApiKey.DESCRIBE_QUORUM: UnionApi(Way.DEFAULT),
+        ApiKey.DESCRIBE_QUORUM: UnionApi(LeafDestination.DEFAULT),
         ApiKey.UPDATE_FEATURES: _CLUSTER,
         ApiKey.DESCRIBE_CLUSTER: _ALL,
         ApiKey.DESCRIBE_PRODUCERS: _OWN_NODE,
@@ -152,10 +152,10 @@ def _served() -> Mapping[ApiKey, Versions]:
     served = {}
     for api_key, row in UNION_APIS.items():
         versions = RELAYED_APIS[api_key]
-        if row.way is not Way.NOT_SERVED:
+        if row.destination is not LeafDestination.NOT_SERVED:
             served[api_key] = versions if row.highest is None else versions._replace(highest=row.highest)
     return served
 
 
 SERVED_BY_UNIONS: Final[Mapping[ApiKey, Versions]] = MappingProxyType(_served())
-"""Each API of a union in the versions that it has at most; its clusters may have fewer."""
+"""The lowest and highest versions of the APIs that a union serves; its clusters may support fewer."""

@@ -1,4 +1,4 @@
-"""The types of routers that ship."""
+"""The types of routers that are part of kafka-mesh."""
 
 from __future__ import annotations
 
@@ -13,4 +13,4 @@ from mesh.routing.spi import RouterFactory
 SHIPPED: Final[Mapping[str, type[RouterFactory[Any, Any]]]] = MappingProxyType(
     {"clients": ClientsFactory, "topics": TopicsFactory}
 )
-"""By what `type` calls them."""
+"""Router types by their `type` in the configuration."""

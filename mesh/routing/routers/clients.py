@@ -1,4 +1,4 @@
-"""The router `clients`: one route for a whole connection, by who is at its other end."""
+"""The router `clients`: chooses one route for a whole connection, by properties of its client."""
 
 from __future__ import annotations
 
@@ -48,9 +48,11 @@ PrincipalPattern = Annotated[Pattern, AfterValidator(_check_principal)]
 
 
 class ClientRule(RuleModel):
-    """Clients for which all of these conditions hold. Of each condition one entry is enough."""
+    """A rule for clients that meet all of its conditions. A condition is met if any of its entries matches."""
 
-    client_ids: tuple[Pattern, ...] = Field(default=(), description="Patterns of client.id; empty for who has none.")
+    client_ids: tuple[Pattern, ...] = Field(
+        default=(), description="Patterns of client.id; an empty one matches clients without a client.id."
+    )
     principals: tuple[PrincipalPattern, ...] = Field(default=(), description="Patterns of principals.")
     hosts: tuple[Host, ...] = Field(default=(), description="Addresses and networks that clients come from.")
     listeners: tuple[Pattern, ...] = Field(default=(), description="Patterns of names of virtual clusters.")
@@ -59,12 +61,12 @@ class ClientRule(RuleModel):
 
 
 class ClientsConfig(RuleModel):
-    rules: tuple[ClientRule, ...] = Field(default=(), description="The first whose conditions hold decides.")
+    rules: tuple[ClientRule, ...] = Field(default=(), description="The first rule whose conditions all hold decides.")
     default: RouteName | None = Field(default=None, description="The route of all others; null refuses them.")
 
 
 class _Rule:
-    """A rule, compiled. The principal is a condition of its own: it may not be known yet."""
+    """A compiled rule. The condition on principals is separate, because the principal may not be known yet."""
 
     def __init__(self, rule: ClientRule) -> None:
         self.route = rule.route
@@ -72,7 +74,8 @@ class _Rule:
         self._has_principal: Callable[[str], bool] | None = matcher(rule.principals) if rule.principals else None
 
     def holds(self, client: Client) -> bool | None:
-        """None if that depends on the principal, which is not known yet."""
+        """Returns True if a client meets all conditions; None if that depends on the principal, which is not known
+        yet."""
         if not all(condition(client) for condition in self._conditions):
             return False
         return self._has_principal is None or _known(client.principal, self._has_principal)
@@ -135,7 +138,7 @@ class ClientsFactory(RouterFactory[ClientsConfig, Clients]):
         if config.default is not None:
             named.append((("default",), config.default))
         elif not config.rules:
-            yield ConfigMistake((), {}, "rules, default, or both: nobody could connect")
+            yield ConfigMistake((), {}, "rules, default, or both: no client could connect")
         yield from unknown_routes(named, routes)
         for index, rule in enumerate(config.rules):
             if not any(getattr(rule, condition) for condition in _CONDITIONS):

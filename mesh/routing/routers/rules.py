@@ -1,4 +1,4 @@
-"""What the rules of the routers that ship are made of."""
+"""Rules and patterns that several types of routers share."""
 
 from __future__ import annotations
 
@@ -22,30 +22,30 @@ class RuleModel(BaseModel):
 
 def _check_pattern(pattern: str) -> str:
     if not 0 < len(pattern) <= 255 or _CLOSED.fullmatch(pattern) is None:
-        allowed = "a pattern of 1 to 255 characters with * ? and [ab] in it; a [ that is meant itself is written [[]"
+        allowed = "a pattern of 1 to 255 characters with * ? and [ab] in it; write a literal [ as [[]"
         raise PydanticCustomError("pattern", "{allowed}", {"allowed": allowed})
     return pattern
 
 
 Pattern = Annotated[str, AfterValidator(_check_pattern)]
-"""As the shell's: matched as a whole, upper and lower case differ."""
+"""A shell pattern that matches a whole name; upper and lower case differ."""
 
 
 class NameRule(RuleModel):
-    """All names that match a pattern, to one route."""
+    """A rule that sends all names that match a pattern to one route."""
 
     pattern: Pattern = Field(description="Pattern of names.")
     route: RouteName = Field(description="Name of the route.")
 
 
 def matcher(patterns: Iterable[str]) -> Callable[[str], bool]:
-    """Whether a name matches one of these patterns."""
+    """Returns a function that checks whether a name matches any of these patterns."""
     match = re.compile("|".join(map(fnmatch.translate, patterns))).match
     return lambda name: match(name) is not None
 
 
 def first_route(rules: Sequence[NameRule], default: RouteName) -> Callable[[str], RouteName]:
-    """The route of the first rule that a name matches."""
+    """Returns a function from a name to the route of the first rule that matches."""
     compiled = [(matcher([rule.pattern]), rule.route) for rule in rules]
     return lambda name: next((route for matches, route in compiled if matches(name)), default)
 
@@ -53,7 +53,8 @@ def first_route(rules: Sequence[NameRule], default: RouteName) -> Callable[[str]
 def unknown_routes(
     named: Iterable[tuple[tuple[str | int, ...], RouteName]], routes: Sequence[RouteName]
 ) -> Iterator[ConfigMistake]:
-    """named: routes with where they stand. routes: that the router has."""
+    """Yields a mistake for each route that a router does not have. named: the routes in the config, each after its
+    place there. routes: the routes of the router."""
     allowed = f"one of the routes of this router: {', '.join(sorted(routes))}"
     for path, route in named:
         if route not in routes:

@@ -1,4 +1,4 @@
-"""The router `topics`: the union of its routes, by rules for names of topics, groups and transactional ids."""
+"""The router `topics`: makes a union of its routes, by rules for the names of topics, groups and transactional ids."""
 
 from __future__ import annotations
 
@@ -14,17 +14,19 @@ from pydantic_core import PydanticCustomError
 from mesh.routing.graph import Decides
 from mesh.routing.names import RouteName
 from mesh.routing.routers.rules import NameRule, Pattern, RuleModel, first_route, matcher, unknown_routes
-from mesh.routing.spi import ConfigMistake, EntityRouter, FactoryContext, Place, RouterFactory
+from mesh.routing.spi import ConfigMistake, EntityRouter, FactoryContext, PartPlace, Place, RouterFactory
 
 _LONGEST_NAME: Final = 249
 _REMEMBERED: Final = 20_000
-"""Names for which it is remembered what the rules say: as many as the topics of most clusters, and peers choose
-them."""
+"""The most names whose owners are remembered. Most clusters have fewer topics; clients choose the names, so the number
+is bounded."""
+MOST_PARTITIONS: Final = 10_000
+"""The most partitions of one part of a concatenated topic."""
 _TOPIC: Final = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}")
 _PREFIX: Final = re.compile(r"[A-Za-z0-9._-]{0,249}")
 _BY_NAME, _BY_PREFIX, _BY_PATTERN = "a topic by name", "topics by prefix", "topics by pattern"
 _KINDS: Final = {"name": _BY_NAME, "prefix": _BY_PREFIX, "pattern": _BY_PATTERN}
-"""How pydantic's error locations call the kinds of rules, by the key that tells them apart."""
+"""The kinds of rules in pydantic's error locations, by the key that only this kind has."""
 _WILDCARD: Final = re.compile(r"[*?\[]")
 
 
@@ -45,24 +47,33 @@ Prefix = Annotated[
 ]
 
 
+def _check_width(width: int) -> int:
+    if not 1 <= width <= MOST_PARTITIONS:
+        raise PydanticCustomError("width", "{allowed}", {"allowed": f"partitions: 1 to {MOST_PARTITIONS}"})
+    return width
+
+
+Width = Annotated[int, AfterValidator(_check_width)]
+
+
 class NamedRule(RuleModel):
-    """One topic, of one route."""
+    """A rule for one topic."""
 
-    name: Topic = Field(description="What clients call the topic.")
+    name: Topic = Field(description="The name that clients use.")
     route: RouteName = Field(description="Name of the route.")
-    topic: Topic | None = Field(default=None, description="What it is called there, if otherwise.")
+    topic: Topic | None = Field(default=None, description="Its name there, if different.")
 
 
-class PrefixRule(RuleModel):
-    """Topics whose names begin so."""
+class RoutedPrefix(RuleModel):
+    """A rule for topics whose names begin with a prefix."""
 
-    prefix: Prefix = Field(description="How the names of the topics begin; an empty one takes all.")
+    prefix: Prefix = Field(description="The prefix of the topics' names; an empty one matches all.")
     route: RouteName = Field(description="Name of the route.")
-    strip: bool = Field(default=False, description="Whether they are called without it there.")
+    strip: bool = Field(default=False, description="Whether their names there lack it.")
 
 
 class PatternRule(RuleModel):
-    """Topics whose names match, under their own names."""
+    """A rule for topics whose names match a pattern. They keep their names."""
 
     pattern: Pattern = Field(description="Pattern of topic names.")
     route: RouteName = Field(description="Name of the route.")
@@ -70,7 +81,7 @@ class PatternRule(RuleModel):
 
 TopicRule = Annotated[
     Annotated[NamedRule, Tag(_BY_NAME)]
-    | Annotated[PrefixRule, Tag(_BY_PREFIX)]
+    | Annotated[RoutedPrefix, Tag(_BY_PREFIX)]
     | Annotated[PatternRule, Tag(_BY_PATTERN)],
     Discriminator(
         lambda value: _kind_of(value),
@@ -86,16 +97,59 @@ def _kind_of(value: object) -> str | None:
     return kinds[0] if len(kinds) == 1 else None
 
 
+class PartRule(RuleModel):
+    """A part of a concatenated topic."""
+
+    route: RouteName = Field(description="Name of a route to a cluster; no two parts have the same.")
+    topic: Topic | None = Field(default=None, description="Its name there, if different.")
+    width: Width = Field(description="How many partitions of it clients see.")
+
+
+class ConcatenatedRule(RuleModel):
+    """A topic whose partitions are those of several topics."""
+
+    name: Topic = Field(description="The name that clients use.")
+    parts: tuple[PartRule, ...] = Field(description="In the order of their partitions.")
+
+    def places(self) -> tuple[PartPlace, ...]:
+        return tuple(PartPlace(part.route, part.topic or self.name, part.width) for part in self.parts)
+
+
 class TopicsConfig(RuleModel):
     topics: tuple[TopicRule, ...] = Field(description="Which route a topic belongs to: the first rule that matches.")
+    concatenated: tuple[ConcatenatedRule, ...] = Field(
+        default=(), description="Topics made of the partitions of topics of several routes."
+    )
     groups: tuple[NameRule, ...] = Field(default=(), description="The home of groups.")
     transactional_ids: tuple[NameRule, ...] = Field(default=(), description="The home of transactions.")
-    default: RouteName = Field(description="The home of what no rule names, and of cluster-wide requests.")
+    default: RouteName = Field(
+        description="The home of groups and transactions without a rule, and of cluster-wide requests."
+    )
+
+    def moved_from(self, before: TopicsConfig) -> Iterator[tuple[str, int]]:
+        """Yields the concatenated topics in which a partition would get another number, each with its index in
+        `concatenated`. A topic that becomes concatenated, or ceases to be, is not included: like any other rule, that
+        change makes the name mean another topic."""
+        old = Topics(before).concatenated()
+        for index, topic in enumerate(self.concatenated):
+            if topic.name in old and not _goes_on(old[topic.name], topic.places()):
+                yield topic.name, index
+
+
+def _goes_on(before: Sequence[PartPlace], after: Sequence[PartPlace]) -> bool:
+    """Returns True if all partitions of a concatenated topic keep their numbers: only the last part may become wider,
+    and parts may be added."""
+    *kept, last = before
+    if [*after[: len(kept)]] != kept or len(after) < len(before):
+        return False
+    same = after[len(kept)]
+    return (same.route, same.topic) == (last.route, last.topic) and same.width >= last.width
 
 
 @dataclass(frozen=True, slots=True)
 class _Wide:
-    """A rule for many topics. strips: how much of a name goes. matches: names that clients use."""
+    """A rule for many topics. strips: how many characters of the clients' name the topic's name lacks. matches: checks
+    clients' names."""
 
     route: RouteName
     prefix: str
@@ -103,21 +157,22 @@ class _Wide:
     matches: Callable[[str], bool]
 
     def place(self, name: str) -> Place | None:
-        """The names `.` and `..` are none of a topic, nor is an empty one."""
+        """Returns the place of a topic, None if the rule does not match. An empty name, `.` and `..` are not names of
+        topics."""
         if not self.matches(name) or name[self.strips :] in ("", ".", ".."):
             return None
         return Place(self.route, name[self.strips :])
 
 
-def _wide(rule: PrefixRule | PatternRule) -> _Wide:
+def _wide(rule: RoutedPrefix | PatternRule) -> _Wide:
     if isinstance(rule, PatternRule):
         return _Wide(rule.route, "", 0, matcher([rule.pattern]))
     return _Wide(rule.route, rule.prefix, len(rule.prefix) * rule.strip, lambda name: name.startswith(rule.prefix))
 
 
 class Topics(EntityRouter):
-    """The router of a TopicsConfig. The first rule that matches a name says whose it is; a topic that several names
-    lead to has the first rule's."""
+    """The router of a TopicsConfig. The first rule that matches a name decides on the topic's owner. If several names
+    lead to one topic, clients see the name of the first rule."""
 
     def __init__(self, config: TopicsConfig) -> None:
         self._default = config.default
@@ -141,6 +196,7 @@ class Topics(EntityRouter):
             each for each in config.topics if isinstance(each, NamedRule) and each.topic not in (None, each.name)
         )
         self._renamed = {each.route for each in renamed} | set(self._stripping)
+        self._concatenated = {each.name: each.places() for each in config.concatenated}
         self._first = lru_cache(_REMEMBERED)(self._first_rule)
         self._called = lru_cache(_REMEMBERED)(self._first_name)
 
@@ -156,6 +212,9 @@ class Topics(EntityRouter):
         found = ((topic, self._called(Place(route, topic))) for topic in names if len(topic) <= _LONGEST_NAME)
         return {topic: called for topic, called in found if called is not None}
 
+    def concatenated(self) -> Mapping[str, Sequence[PartPlace]]:
+        return self._concatenated
+
     def group(self, id: str) -> RouteName:
         return self._group(id)
 
@@ -166,7 +225,7 @@ class Topics(EntityRouter):
         return route in self._renamed
 
     def _first_rule(self, name: str) -> tuple[int, Place] | None:
-        """The first rule that matches, by its index, and where it leads."""
+        """Returns the index of the first rule that matches a name, and the place to which it leads."""
         named = self._named.get(name)
         for index, rule in self._wide:
             if named is not None and named[0] < index:
@@ -176,7 +235,7 @@ class Topics(EntityRouter):
         return named
 
     def _first_name(self, place: Place) -> str | None:
-        """What clients call a topic: of the names that lead to it, that of the first rule."""
+        """Returns the clients' name of a topic: among the names that lead to it, the one of the first rule."""
         candidates = {place.topic, *(rule.prefix + place.topic for rule in self._stripping.get(place.route, ()))}
         if place in self._names:
             candidates.add(self._names[place])
@@ -194,15 +253,21 @@ class TopicsFactory(RouterFactory[TopicsConfig, Topics]):
         named: list[tuple[tuple[str | int, ...], RouteName]] = [(("default",), config.default)]
         for key in ("topics", "groups", "transactional_ids"):
             named += [((key, index, "route"), rule.route) for index, rule in enumerate(getattr(config, key))]
+        for index, each in enumerate(config.concatenated):
+            parts = enumerate(each.parts)
+            named += [(("concatenated", index, "parts", place, "route"), part.route) for place, part in parts]
         yield from unknown_routes(named, routes)
-        if not config.topics:
-            yield ConfigMistake(("topics",), (), "at least one")
+        if not config.topics and not config.concatenated:
+            yield ConfigMistake(("topics",), (), "at least one, or a concatenated topic")
+        yield from _wrong_parts(config)
         yield from _twice(config)
         yield from _shadowed(config)
 
     def shares_clusters(self, config: TopicsConfig) -> bool:
-        """Where each topic of a route is told by its prefix, nothing has two names."""
-        return all(isinstance(rule, PrefixRule) and rule.strip and rule.prefix for rule in config.topics)
+        """Returns True if every rule is a prefix that is stripped, so that no topic has two names."""
+        return not config.concatenated and all(
+            isinstance(rule, RoutedPrefix) and rule.strip and rule.prefix for rule in config.topics
+        )
 
     def initialize(self, context: FactoryContext, config: TopicsConfig) -> Topics:
         return Topics(config)
@@ -225,26 +290,51 @@ def _twice(config: TopicsConfig) -> Iterator[ConfigMistake]:
                 yield ConfigMistake(("topics", index, "topic"), place.topic, allowed)
 
 
+def _wrong_parts(config: TopicsConfig) -> Iterator[ConfigMistake]:
+    names = {rule.name: f"topics[{index}]" for index, rule in enumerate(config.topics) if isinstance(rule, NamedRule)}
+    places = {
+        Place(rule.route, rule.topic or rule.name): f"topics[{index}]"
+        for index, rule in enumerate(config.topics)
+        if isinstance(rule, NamedRule)
+    }
+    for index, topic in enumerate(config.concatenated):
+        at, here = ("concatenated", index), f"concatenated[{index}]"
+        if (first := names.setdefault(topic.name, here)) != here:
+            yield ConfigMistake((*at, "name"), topic.name, f"named once; {first} is the same")
+        if not topic.parts:
+            yield ConfigMistake((*at, "parts"), (), "at least one")
+        routes: dict[RouteName, int] = {}
+        for number, part in enumerate(topic.places()):
+            path = (*at, "parts", number)
+            if (earlier := routes.setdefault(part.route, number)) != number:
+                yield ConfigMistake((*path, "route"), part.route, f"a route of its own; parts[{earlier}] has the same")
+                continue
+            place, here_too = Place(part.route, part.topic), f"{here}.parts[{number}]"
+            if (first := places.setdefault(place, here_too)) != here_too:
+                allowed = f"a topic of its own; {first} is {place.topic} of {place.route} too"
+                yield ConfigMistake((*path, "topic"), place.topic, allowed)
+
+
 def _shadowed(config: TopicsConfig) -> Iterator[ConfigMistake]:
-    """Rules that can never match, since a prefix before them takes all that they name."""
+    """Yields rules that can never match, because an earlier prefix matches all of their topics."""
     prefixes: list[tuple[int, str]] = []
     for index, rule in enumerate(config.topics):
         key, begins = _beginning(rule)
         for earlier, prefix in prefixes:
             if begins.startswith(prefix):
-                allowed = f"a {key} that can match; topics[{earlier}] comes first and takes all of its topics"
+                allowed = f"a {key} that can match; topics[{earlier}] comes first and matches all of its topics"
                 yield ConfigMistake(("topics", index, key), getattr(rule, key), allowed)
                 break
-        if isinstance(rule, PrefixRule):
+        if isinstance(rule, RoutedPrefix):
             prefixes.append((index, rule.prefix))
 
 
-def _beginning(rule: NamedRule | PrefixRule | PatternRule) -> tuple[str, str]:
-    """The key of a rule, and how all names begin that it matches."""
+def _beginning(rule: NamedRule | RoutedPrefix | PatternRule) -> tuple[str, str]:
+    """Returns the key that a rule has, and the beginning of all names that it matches."""
     match rule:
         case NamedRule():
             return "name", rule.name
-        case PrefixRule():
+        case RoutedPrefix():
             return "prefix", rule.prefix
         case PatternRule():
             return "pattern", _WILDCARD.split(rule.pattern, maxsplit=1)[0]

@@ -1,1 +1,1 @@
-"""Interceptors at work: in the workers that they run in, and on the way of clients' records through connections."""
+"""Runs interceptors, in worker processes or inline, on the records that pass through clients' connections."""

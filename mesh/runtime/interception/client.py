@@ -1,4 +1,4 @@
-"""What the interceptors of a virtual cluster know of one of its clients."""
+"""The interceptors of a virtual cluster, for one client."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from uuid import UUID
 
 from mesh.interceptors.frames import Task
 from mesh.interceptors.selection import Chosen, Selection
+from mesh.interceptors.sequences import Sequences
 from mesh.interceptors.spi import On, Where
-from mesh.runtime.interception.judging import Judges, Work
+from mesh.runtime.interception.interceptor_runner import InterceptorRunner, InterceptorWork
 from mesh.runtime.interception.messages import TopicKey
 from mesh.runtime.interception.topic_names import TopicNames
 from mesh.security.principals import ANONYMOUS, Principal
@@ -18,18 +19,23 @@ from mesh.security.principals import ANONYMOUS, Principal
 
 @dataclass(frozen=True, slots=True)
 class Interceptors:
-    """The interceptors of a virtual cluster, which of them see what, and the names of the topics that clients see."""
+    """The interceptors of a virtual cluster.
 
-    judges: Judges
+    runner: runs the interceptors. selection: chooses the interceptors of a topic. names: the names of topics as clients
+    see them, by id. sequences: the sequence numbers of producers whose records may be dropped.
+    """
+
+    runner: InterceptorRunner
     selection: Selection
     names: TopicNames
+    sequences: Sequences
 
 
 class InterceptedClient:
     """The interceptors of a virtual cluster, for one of its clients.
 
-    principal, may_write: asked for at each request. What a client may not write is refused behind them, and no
-    interceptor sees it.
+    principal, may_write: called for each request. Interceptors do not see the records for a topic that the client may
+    not write: the request is refused later.
     """
 
     def __init__(
@@ -38,25 +44,26 @@ class InterceptedClient:
         principal: Callable[[], Principal | None],
         may_write: Callable[[str], bool],
     ) -> None:
-        self.judges: Final = interceptors.judges
+        self.runner: Final = interceptors.runner
         self.names: Final = interceptors.names
+        self.sequences: Final = interceptors.sequences
         self._selection: Final = interceptors.selection
         self._principal: Final = principal
         self._may_write: Final = may_write
 
     def name_of(self, topic: TopicKey) -> str | None:
-        """None: it is not known."""
+        """The name of a topic; None if it is not known."""
         return self.names.known(topic) if isinstance(topic, UUID) else topic
 
     def chosen(self, topic: TopicKey, on: On) -> Chosen | None:
-        """The interceptors of a topic whose name is known; None: it has none."""
+        """The interceptors of a topic; None if there are none, or the name of the topic is not known."""
         name = self.name_of(topic)
         if name is None or (on is On.PRODUCE and not self._may_write(name)):
             return None
         return self._selection.chosen(name, on, self.principal)
 
     def unknown(self, topics: Collection[TopicKey]) -> list[UUID]:
-        """Ids of topics whose names are not known."""
+        """The ids of topics whose names are not known."""
         return [each for each in topics if isinstance(each, UUID) and self.names.known(each) is None]
 
     @property
@@ -72,8 +79,11 @@ class InterceptedClient:
         records: bytes,
         client_id: str | None,
         aborted: tuple[tuple[int, int], ...] = (),
-    ) -> Work:
+        decided: int | None = None,
+    ) -> InterceptorWork:
+        """The work of the chosen interceptors on the records of a partition. aborted, decided: as in
+        `mesh.interceptors.chain.run_chain`."""
         name = self.name_of(topic)
         assert name is not None, "interceptors are chosen by the name"
-        where = Where(self.judges.name, name, partition, on, self.principal, client_id)
-        return Work(chosen, Task(chosen.steps, records, where, aborted))
+        where = Where(self.runner.name, name, partition, on, self.principal, client_id)
+        return InterceptorWork(chosen, Task(chosen.steps, records, where, aborted, decided))

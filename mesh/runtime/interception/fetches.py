@@ -1,8 +1,8 @@
-"""Fetch requests, and their answers on their way through interceptors.
+"""Fetch requests and their responses on their way through interceptors.
 
-A Fetch of a topic that an interceptor wants to see has no session: each one says from which offsets on. So those of
-which everything was dropped can be passed over: their consumer asks for them again, and the cluster is asked for what
-comes behind them.
+A Fetch with a topic that an interceptor wants to see is sent without a fetch session, so that it names all its offsets.
+If the batches at the end of a response are dropped, the consumer asks for their offsets again. The mesh then fetches
+from the offset behind them.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from mesh.interceptors.chain import Judged
+from mesh.interceptors.chain import ChainResult
 from mesh.interceptors.selection import Chosen
 from mesh.interceptors.spi import On
 from mesh.runtime.interception.client import InterceptedClient
-from mesh.runtime.interception.judging import NotJudged, Result, Work
+from mesh.runtime.interception.interceptor_runner import InterceptorWork, NotIntercepted, Result
 from mesh.runtime.interception.messages import ReadRequest, TopicKey, key_of, read_answer, written_answer
 from mesh.wire.apis import ApiKey
 from mesh.wire.errors import ErrorCode
@@ -25,42 +25,43 @@ from mesh.wire.passing import RequestHead
 from mesh.wire.trees import Tree
 
 LARGEST_FETCH: Final = 16 << 20
-"""Bytes that a Fetch whose answer is collected may ask for."""
+"""The largest `max_bytes` of a Fetch whose response interceptors see."""
 MOST_REMEMBERED: Final = 10_000
-"""Partitions of a connection of which it is remembered where to go on."""
+"""The most partitions of a connection whose next offset is remembered."""
 _NO_SESSION: Final = -1
 _NEW_SESSION: Final = 0
 
 _ERRORS: Final = {
-    NotJudged.TIMED_OUT: ErrorCode.KAFKA_STORAGE_ERROR,
-    NotJudged.CORRUPT: ErrorCode.CORRUPT_MESSAGE,
-    NotJudged.OLD_FORMAT: ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+    NotIntercepted.TIMED_OUT: ErrorCode.KAFKA_STORAGE_ERROR,
+    NotIntercepted.CORRUPT: ErrorCode.CORRUPT_MESSAGE,
+    NotIntercepted.OLD_FORMAT: ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
 }
 
 
 class FetchRequests:
-    """The Fetch requests of one client's connection. clock: in seconds."""
+    """The Fetch requests of one client's connection. clock: returns the time in seconds."""
 
     def __init__(self, client: InterceptedClient, clock: Callable[[], float]) -> None:
         self.client: Final = client
         self.clock: Final = clock
         self._has_session = False
-        """Whether the broker keeps what the client asks for, of which no interceptor wants to see anything."""
+        """True if the broker keeps a fetch session of this connection, with partitions that no interceptor wants to
+        see."""
         self._go_on: dict[tuple[TopicKey, int], tuple[int, int]] = {}
-        """By partition: what its consumer will ask for, and where to go on in place of it."""
+        """The offset that a consumer will ask for, and the offset to fetch instead, by partition."""
 
-    def takes(self, head: RequestHead) -> bool:
+    def handles(self, head: RequestHead) -> bool:
         return head.api_key == ApiKey.FETCH
 
     def decide(self, head: RequestHead, frame: memoryview) -> Decision | None:
-        """None: the names of topics have to be learnt first. Raises ProtocolError."""
+        """Decides on a Fetch; None if the names of topics have to be looked up first. Raises ProtocolError."""
         request = ReadRequest.of(head, frame)
         if self.client.unknown([key_of(topic) for topic in request.tree["topics"]]):
             return None
         return self._decide(request)
 
-    async def judged(self, head: RequestHead, frame: memoryview) -> Decision:
-        """Raises ProtocolError."""
+    async def decide_later(self, head: RequestHead, frame: memoryview) -> Decision:
+        """Decides on a Fetch after looking up the names of its topics. Raises ProtocolError."""
         request = ReadRequest.of(head, frame)
         await self.client.names.learn(self.client.unknown([key_of(topic) for topic in request.tree["topics"]]))
         return self._decide(request)
@@ -68,7 +69,7 @@ class FetchRequests:
     def _decide(self, request: ReadRequest) -> Decision:
         tree = request.tree
         epoch = tree.get("session_epoch", _NO_SESSION)
-        # A topic whose name is not known may be one that an interceptor wants to see.
+        # An interceptor may want to see a topic whose name is unknown.
         keys = [key_of(topic) for topic in tree["topics"]]
         is_wanted = any(self.client.name_of(key) is None or self.client.chosen(key, On.FETCH) for key in keys)
         if epoch not in (_NO_SESSION, _NEW_SESSION):
@@ -100,11 +101,13 @@ class FetchRequests:
                     passed_over.add(place)
                 else:
                     del self._go_on[place]
-        change = FetchAnswer(self, request, asked, passed_over, self.clock() + max(tree["max_wait_ms"], 0) / 1_000)
+        change = InterceptedFetchAnswer(
+            self, request, asked, passed_over, self.clock() + max(tree["max_wait_ms"], 0) / 1_000
+        )
         return Decision(request.with_tree(tree), change=change)
 
     def go_on_at(self, place: tuple[TopicKey, int], asked: int, offset: int) -> None:
-        """The next Fetch of a partition at `asked` is one at `offset`."""
+        """Replaces the offset of a partition in the client's next Fetch, if it asks for `asked`, by `offset`."""
         if len(self._go_on) >= MOST_REMEMBERED:
             self._go_on.clear()
         self._go_on[place] = asked, offset
@@ -113,11 +116,11 @@ class FetchRequests:
         self._go_on.pop(place, None)
 
 
-class FetchAnswer:
-    """An answer as its client is to have it. Implements `mesh.wire.interception.AnswerChange`.
+class InterceptedFetchAnswer:
+    """The response to a Fetch on its way to the client. Implements `mesh.wire.interception.AnswerChange`.
 
-    asked: offsets, as the client asks for them. passed_over: partitions of which the cluster was asked for later ones.
-    until: how long the client waits for the answer at least, by the clock.
+    asked: the offsets that the client asks for. passed_over: partitions for which the mesh asked the cluster for a
+    later offset. until: the time on the clock until which the client waits at least.
     """
 
     def __init__(
@@ -138,7 +141,7 @@ class FetchAnswer:
         head, client = self._request.head, self._requests.client
         start, tree = read_answer(head, answer)
         await client.names.learn(client.unknown([key_of(topic) for topic in tree["responses"]]))
-        works: list[Work] = []
+        works: list[InterceptorWork] = []
         places: list[tuple[TopicKey, Tree]] = []
         is_changed = has_failed = False
         for topic in tree["responses"]:
@@ -154,24 +157,24 @@ class FetchAnswer:
                 elif (chosen := client.chosen(key, On.FETCH)) is not None:
                     works.append(self._work(chosen, key, partition))
                     places.append((key, partition))
-        for (key, partition), result in zip(places, await client.judges.judged(works), strict=True):
+        for (key, partition), result in zip(places, await client.runner.run(works), strict=True):
             is_changed |= self._take(key, partition, result)
             has_failed |= bool(partition["error_code"])
         if has_failed:
-            # Clients ask again at once, and the interceptors would be asked with them.
+            # Without this pause clients would ask again at once, and interceptors would see the same records again.
             await asyncio.sleep(max(self._until - self._requests.clock(), 0.0))
         return written_answer(head, answer, start, tree) if is_changed else [answer]
 
-    def _work(self, chosen: Chosen, key: TopicKey, partition: Tree) -> Work:
+    def _work(self, chosen: Chosen, key: TopicKey, partition: Tree) -> InterceptorWork:
         aborted = tuple((each["producer_id"], each["first_offset"]) for each in partition["aborted_transactions"] or ())
         client, request = self._requests.client, self._request
         index, records = partition["partition_index"], partition["records"]
         return client.work(chosen, key, index, On.FETCH, records, request.client_id, aborted)
 
     def _take(self, key: TopicKey, partition: Tree, result: Result) -> bool:
-        """Whether the answer has changed."""
+        """Puts the result of the interceptors into a partition. Returns True if the response has changed."""
         place = key, partition["partition_index"]
-        if isinstance(result, NotJudged):
+        if isinstance(result, NotIntercepted):
             _fail(partition, _ERRORS[result])
             return True
         if result.is_failed:
@@ -183,7 +186,7 @@ class FetchAnswer:
         partition["records"] = result.records
         return True
 
-    def _remember(self, place: tuple[TopicKey, int], judged: Judged) -> None:
+    def _remember(self, place: tuple[TopicKey, int], judged: ChainResult) -> None:
         asked = self._asked.get(place)
         if judged.next_offset <= judged.kept_until or asked is None:
             self._requests.forget(place)
@@ -191,11 +194,11 @@ class FetchAnswer:
             self._requests.go_on_at(place, max(judged.kept_until, asked), judged.next_offset)
 
     def _lost(self, key: TopicKey, partition: Tree) -> bool:
-        """Of a partition that the cluster has answered with an error. Whether the answer has changed."""
+        """Handles a partition that the cluster answered with an error. Returns True if the response has changed."""
         place = key, partition["partition_index"]
         self._requests.forget(place)
         if place in self._passed_over and partition["error_code"] == ErrorCode.OFFSET_OUT_OF_RANGE:
-            # What the client has asked for is there, or it will hear otherwise when it asks again.
+            # The mesh's later offset is out of range, not the client's. The client retries with its own offset.
             _fail(partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)
             return True
         return False

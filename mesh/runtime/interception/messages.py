@@ -1,4 +1,4 @@
-"""Produce and Fetch, as interceptors have to do with them: taken apart, and put together again."""
+"""Produce and Fetch messages for interceptors: parsed, and written again with changes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 from uuid import UUID
 
 from mesh.wire.apis import ApiKey, has_tagged_response_header, is_flexible
-from mesh.wire.entities import Side
+from mesh.wire.entities import Direction
 from mesh.wire.messages import Buffer
 from mesh.wire.passing import RequestHead
 from mesh.wire.produce_batches import body_of
@@ -17,7 +17,7 @@ from mesh.wire.spans import Spans
 from mesh.wire.trees import Tree, read_tree, write_tree
 
 TopicKey: TypeAlias = str | UUID
-"""How a message calls a topic: by its name, or by its id."""
+"""A topic in a message: its name or its id."""
 
 _CLIENT_ID_AT: Final = 12
 _LARGEST_LENGTH: Final = 2**31 - 1
@@ -25,7 +25,7 @@ _LARGEST_LENGTH: Final = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class ReadRequest:
-    """A request that was read. body: where it begins in the frame, which has its length in front."""
+    """A request that was read. body: the position of the body in the frame, which begins with its length."""
 
     head: RequestHead
     frame: memoryview
@@ -34,10 +34,10 @@ class ReadRequest:
 
     @classmethod
     def of(cls, head: RequestHead, frame: memoryview) -> ReadRequest:
-        """Raises ProtocolError."""
+        """Reads a request. Raises ProtocolError."""
         api_key = ApiKey(head.api_key)
         body = body_of(api_key, head.api_version, frame)
-        return cls(head, frame, body, read_tree(api_key, head.api_version, Side.REQUEST, frame[body:]))
+        return cls(head, frame, body, read_tree(api_key, head.api_version, Direction.REQUEST, frame[body:]))
 
     @property
     def client_id(self) -> str | None:
@@ -47,38 +47,40 @@ class ReadRequest:
 
     def with_tree(self, tree: Tree) -> list[Buffer]:
         """The frame with another body. Raises ValueError if it becomes too long."""
-        body = write_tree(ApiKey(self.head.api_key), self.head.api_version, Side.REQUEST, tree)
+        body = write_tree(ApiKey(self.head.api_key), self.head.api_version, Direction.REQUEST, tree)
         header = self.frame[INT32.size : self.body]
         return [_length(len(header) + len(body)), header, body]
 
     def answered(self, tree: Tree) -> list[Buffer]:
-        """An answer that is made here."""
+        """Returns the frame of a response that the mesh makes itself."""
         api_key, version = ApiKey(self.head.api_key), self.head.api_version
-        body = write_tree(api_key, version, Side.RESPONSE, tree)
+        body = write_tree(api_key, version, Direction.RESPONSE, tree)
         tags = b"\0" if has_tagged_response_header(api_key, version) else b""
         header = INT32.pack(self.head.correlation_id) + tags
         return [_length(len(header) + len(body)), header, body]
 
 
 def read_answer(head: RequestHead, answer: memoryview) -> tuple[int, Tree]:
-    """Where the body begins in an answer with its length in front, and what it says. Raises ProtocolError."""
+    """Returns the position of the body in a response, which begins with its length, and the content. Raises
+    ProtocolError."""
     spans = Spans(answer, 2 * INT32.size)
     api_key = ApiKey(head.api_key)
     if has_tagged_response_header(api_key, head.api_version):
         spans.skip_tagged_fields()
     start = spans.position
-    return start, read_tree(api_key, head.api_version, Side.RESPONSE, answer[start:])
+    return start, read_tree(api_key, head.api_version, Direction.RESPONSE, answer[start:])
 
 
 def written_answer(head: RequestHead, answer: memoryview, start: int, tree: Tree) -> list[Buffer]:
-    """The answer with another body. start: of its body. Raises ValueError if it becomes too long."""
-    body = write_tree(ApiKey(head.api_key), head.api_version, Side.RESPONSE, tree)
+    """Returns a response with another body. start: the position of the body. Raises ValueError if it becomes too
+    long."""
+    body = write_tree(ApiKey(head.api_key), head.api_version, Direction.RESPONSE, tree)
     header = answer[INT32.size : start]
     return [_length(len(header) + len(body)), header, body]
 
 
 def key_of(topic: Tree) -> TopicKey:
-    """Of a topic in any of the messages, in any version."""
+    """The name or the id of a topic, in any of these messages and in any version."""
     if "topic_id" in topic:
         key: TopicKey = topic["topic_id"]
         return key
@@ -87,7 +89,7 @@ def key_of(topic: Tree) -> TopicKey:
 
 
 def topics_of_produce(head: RequestHead, frame: memoryview) -> Iterator[TopicKey]:
-    """The topics of a Produce request, without copying its records. Raises ProtocolError."""
+    """Yields the topics of a Produce request, without copying its records. Raises ProtocolError."""
     flexible = is_flexible(ApiKey.PRODUCE, head.api_version)
     spans = Spans(frame, body_of(ApiKey.PRODUCE, head.api_version, frame))
     _text(spans, flexible)

@@ -1,4 +1,4 @@
-"""Interceptors on the way of a client's connection: they stand between its transport and what carries its requests."""
+"""Interception of a client's requests and responses, between its transport and the connection that carries them."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ class InterceptedConnection(Protocol):
     def send(self, answers: Sequence[Buffer]) -> None: ...
 
     def decided(self) -> None:
-        """Something goes on that was held up."""
+        """Called when a request or a response that was held up may continue."""
 
     def interception_ended(self, problem: ProtocolError | None) -> None:
-        """The connection has to be closed. problem: of what its client sent; None: of something else."""
+        """Closes the connection. problem: an error in the client's bytes; None for another reason."""
 
 
 class NoInterception:
-    """Stands in place of an Interception where there are no interceptors: nothing is ever held up."""
+    """A stand-in for `Interception` without interceptors: nothing is ever held up."""
 
     is_holding: Final = False
     is_holding_answer: Final = False
@@ -45,31 +45,31 @@ class NoInterception:
     has_unfinished_frame: Final = False
 
     def close(self) -> None:
-        """Nothing is kept."""
+        """Does nothing."""
 
 
 NO_INTERCEPTION: Final = NoInterception()
 
 
-class TakenRequests(Protocol):
-    """What has a say in requests of some APIs."""
+class InterceptionHandler(Protocol):
+    """A part that handles the requests of some APIs."""
 
-    def takes(self, head: RequestHead) -> bool:
-        """Whether it wants to see this one, in a version that is known."""
+    def handles(self, head: RequestHead) -> bool:
+        """True if this part handles the request. The caller has checked that its version is known."""
 
     def decide(self, head: RequestHead, frame: memoryview) -> Decision | None:
-        """What becomes of a request; None: `judged` says. Raises ProtocolError."""
+        """Decides on a request; None if only `decide_later` can. Raises ProtocolError."""
 
-    async def judged(self, head: RequestHead, frame: memoryview) -> Decision:
-        """Raises ProtocolError."""
+    async def decide_later(self, head: RequestHead, frame: memoryview) -> Decision:
+        """Decides on a request that `decide` has left undecided. Raises ProtocolError."""
 
 
 class Interception:
-    """The interceptors of a virtual cluster, on the way of one client's connection, and what else has a say in its
-    requests.
+    """The interceptors of a virtual cluster in one client's connection, with other parts that handle its requests.
 
-    interceptors: None if there are none. others: asked in this order. may_look: whether the client is authenticated;
-    nothing is kept before. limit: bytes of the largest request.
+    interceptors: None if there are none. others: asked in this order, before the interceptors. may_intercept: returns
+    True if the client is authenticated; before that nothing is held up. largest_request: returns the size of the
+    largest request in bytes.
     """
 
     def __init__(
@@ -77,12 +77,13 @@ class Interception:
         connection: InterceptedConnection,
         interceptors: Interceptors | None,
         transport: ClientTransport,
-        may_look: Callable[[], bool],
-        limit: Callable[[], int],
-        others: Sequence[TakenRequests] = (),
+        may_intercept: Callable[[], bool],
+        largest_request: Callable[[], int],
+        others: Sequence[InterceptionHandler] = (),
     ) -> None:
         self._connection: InterceptedConnection | None = connection
-        self._takers: Final = [*others]
+        self._transport: Final = transport
+        self._handlers: Final = [*others]
         if interceptors is not None:
             client = InterceptedClient(
                 interceptors,
@@ -90,24 +91,24 @@ class Interception:
                 lambda topic: transport.access.allows(Operation.WRITE, ResourceType.TOPIC, topic),
             )
             if On.PRODUCE in interceptors.selection.sides:
-                self._takers.append(ProduceRequests(client))
+                self._handlers.append(ProduceRequests(client))
             if On.FETCH in interceptors.selection.sides:
-                self._takers.append(FetchRequests(client, asyncio.get_running_loop().time))
-        self._may_look: Final = may_look
-        self._taker: TakenRequests | None = None
-        self._frames: Final = InterceptedFrames(self._is_taken, limit)
+                self._handlers.append(FetchRequests(client, asyncio.get_running_loop().time))
+        self._may_intercept: Final = may_intercept
+        self._handler: InterceptionHandler | None = None
+        self._frames: Final = InterceptedFrames(self._choose_handler, largest_request)
         self._deciding: asyncio.Task[None] | None = None
         self._seeing: asyncio.Task[None] | None = None
         self._is_carrying_out = False
 
     @property
     def is_holding(self) -> bool:
-        """Whether a request or an answer waits for an interceptor."""
+        """True if a request or an answer waits for an interceptor."""
         return self._frames.is_holding
 
     @property
     def is_holding_answer(self) -> bool:
-        return self._frames.unseen is not None
+        return self._frames.pending_answer is not None
 
     @property
     def has_waiting_requests(self) -> bool:
@@ -118,12 +119,12 @@ class Interception:
         return self._frames.has_unfinished_frame
 
     def requests(self, chunk: memoryview) -> None:
-        """Bytes that the client has sent."""
+        """Takes bytes that the client has sent."""
         self._frames.receive_requests(chunk)
         self._carry_out()
 
     def answers(self, buffers: Sequence[Buffer]) -> None:
-        """What the client would be sent. Raises ProtocolError for what is no answer to anything."""
+        """Takes the answers for the client. Raises ProtocolError for an answer without a request."""
         self._frames.receive_answers(buffers)
         self._carry_out()
 
@@ -134,24 +135,26 @@ class Interception:
                 task.cancel()
         self._deciding = self._seeing = None
 
-    # How
+    # Internals
 
-    def _is_taken(self, head: RequestHead) -> bool:
-        """Asked once for each; no other one is taken before it is decided."""
-        self._taker = self._taker_of(head)
-        return self._taker is not None
+    def _choose_handler(self, head: RequestHead) -> bool:
+        """Sets `_handler` to the part that handles a request. Returns True if there is one. Called once for each
+        request: the next one is not taken before this one is decided."""
+        self._handler = self._handler_of(head)
+        return self._handler is not None
 
-    def _taker_of(self, head: RequestHead) -> TakenRequests | None:
-        """None also for a version that is not known: what carries it on refuses it."""
+    def _handler_of(self, head: RequestHead) -> InterceptionHandler | None:
+        """The part that handles a request; None if there is none. Also None for an unknown version: the code that
+        passes the request on refuses it."""
         versions = RELAYED_APIS.get(head.api_key)  # type: ignore[call-overload]  # an IntEnum's member equals its number
         if versions is None or not versions.lowest <= head.api_version <= versions.highest:
             return None
-        taker = next((each for each in self._takers if each.takes(head)), None)
-        return taker if taker is not None and self._may_look() else None
+        handler = next((each for each in self._handlers if each.handles(head)), None)
+        return handler if handler is not None and self._may_intercept() else None
 
     def _carry_out(self) -> None:
         if self._is_carrying_out:
-            return  # the call that is at work goes on with it
+            return  # the call in progress continues with it
         self._is_carrying_out = True
         try:
             while (connection := self._connection) is not None and self._step(connection):
@@ -162,7 +165,7 @@ class Interception:
             self._is_carrying_out = False
 
     def _step(self, connection: InterceptedConnection) -> bool:
-        """Whether something has gone on."""
+        """Carries out the next thing that may continue. Returns True if there was one."""
         frames = self._frames
         sent, frames.sent = frames.sent, []
         passed, frames.passed = frames.passed, []
@@ -171,15 +174,15 @@ class Interception:
         if passed:
             connection.pass_on(passed)
         is_moving = bool(sent or passed)
-        if frames.undecided is not None and self._deciding is None:
-            is_moving |= self._decide(connection, *frames.undecided)
-        if frames.unseen is not None and self._seeing is None and self._connection is not None:
-            seeing = self._see(*frames.unseen)
+        if frames.pending_request is not None and self._deciding is None:
+            is_moving |= self._decide(connection, *frames.pending_request)
+        if frames.pending_answer is not None and self._seeing is None and self._connection is not None:
+            seeing = self._see(*frames.pending_answer)
             self._seeing = asyncio.get_running_loop().create_task(seeing, name="intercept an answer")
         return is_moving
 
     def _decide(self, connection: InterceptedConnection, head: RequestHead, frame: memoryview) -> bool:
-        requests = self._taker
+        requests = self._handler
         assert requests is not None, "it was taken"
         try:
             decision = requests.decide(head, frame)
@@ -187,7 +190,7 @@ class Interception:
             connection.interception_ended(problem)
             return False
         except Exception:
-            log.exception("a connection was closed: kafka-mesh has a bug, or a router in front")
+            log.exception("connection closed: bug in kafka-mesh or in a router", **self._transport.log_fields)
             connection.interception_ended(None)
             return False
         if decision is None:
@@ -198,14 +201,14 @@ class Interception:
         self._frames.go_on()
         return True
 
-    async def _decide_later(self, requests: TakenRequests, head: RequestHead, frame: memoryview) -> None:
+    async def _decide_later(self, requests: InterceptionHandler, head: RequestHead, frame: memoryview) -> None:
         decision: Decision | None = None
         try:
-            decision = await requests.judged(head, frame)
+            decision = await requests.decide_later(head, frame)
         except ProtocolError as problem:
             self._end(problem)
         except Exception:
-            log.exception("a connection was closed: kafka-mesh has a bug")
+            log.exception("connection closed: bug in kafka-mesh", **self._transport.log_fields)
             self._end(None)
         self._deciding = None
         if decision is not None and self._connection is not None:
@@ -218,15 +221,15 @@ class Interception:
         try:
             changed = await change.changed(answer)
         except Exception:
-            log.exception("a connection was closed: an answer could not be read, or kafka-mesh has a bug")
+            log.exception("connection closed: unreadable response, or bug in kafka-mesh", **self._transport.log_fields)
             self._end(None)
         self._seeing = None
         if changed is None or self._connection is None:
             return
         try:
-            self._frames.see(changed)
+            self._frames.answer_changed(changed)
         except ProtocolError:
-            log.exception("a connection was closed: an answer could not be read, or kafka-mesh has a bug")
+            log.exception("connection closed: unreadable response, or bug in kafka-mesh", **self._transport.log_fields)
             self._end(None)
             return
         self._went_on()
@@ -245,11 +248,12 @@ def interception_of(
     connection: InterceptedConnection,
     interceptors: Interceptors | None,
     transport: ClientTransport,
-    may_look: Callable[[], bool],
-    limit: Callable[[], int],
-    others: Sequence[TakenRequests] = (),
+    may_intercept: Callable[[], bool],
+    largest_request: Callable[[], int],
+    others: Sequence[InterceptionHandler] = (),
 ) -> Interception | NoInterception:
-    """See `Interception`."""
+    """The interception of a client's connection, with the arguments of `Interception`; a stand-in if nothing is to be
+    intercepted."""
     if interceptors is None and not others:
         return NO_INTERCEPTION
-    return Interception(connection, interceptors, transport, may_look, limit, others)
+    return Interception(connection, interceptors, transport, may_intercept, largest_request, others)

@@ -1,4 +1,4 @@
-"""The names of topics that clients call by their ids (KIP-516)."""
+"""The names of topics that clients address by id (KIP-516)."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from mesh.wire.errors import ErrorCode, ProtocolError
 from mesh.wire.trees import Tree
 
 AskMetadata: TypeAlias = Callable[[Tree], Awaitable[Tree]]
-"""Answers a Metadata request, in the names that clients know. Raises Unreachable, ProtocolError."""
+"""Sends a Metadata request, and returns the response with the names that clients know. Raises Unreachable,
+ProtocolError."""
 
 FIRST_BY_ID: Final = 12
-"""The version of Metadata that takes ids; brokers that serve Fetch by ids have it."""
+"""The first version of Metadata with topic ids. Brokers that serve Fetch by ids have it."""
 MOST_KEPT: Final = 100_000
 
 
 class TopicNames:
-    """The names of topics by their ids, as far as they have been asked for: an id never becomes another topic's."""
+    """The names of topics by id, as far as they were looked up. The id of a topic is never used for another one."""
 
     def __init__(self, ask: AskMetadata) -> None:
         self._ask: Final = ask
@@ -29,7 +30,7 @@ class TopicNames:
         return self._known.get(topic_id)
 
     async def learn(self, ids: Collection[UUID]) -> None:
-        """Those that nobody knows, or of which nobody says it now, stay unknown."""
+        """Looks up the names of topic ids. Those that no broker knows, or reports now, stay unknown."""
         missing = [each for each in ids if each not in self._known]
         if not missing:
             return

@@ -1,6 +1,7 @@
-"""The processes in which interceptors run. Nothing here waits for one but the tasks that have given it work.
+"""The worker processes that run interceptors.
 
-A worker whose task is given up is killed: nobody knows what it is doing. Another one takes its place.
+A task waits only for the worker that has its work. A worker whose task is abandoned is killed, since its state is
+unknown, and another one replaces it.
 """
 
 from __future__ import annotations
@@ -14,37 +15,38 @@ from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from mesh.interceptors.chain import Judged
+from mesh.interceptors.chain import ChainResult
 from mesh.interceptors.frames import (
     HEAD,
     LARGEST,
     LARGEST_HEAD,
-    Rubbish,
+    InvalidAnswer,
     Task,
-    Unreadable,
+    UnreadableRecords,
+    chain_result_of,
     encoded_task,
     frame,
-    judged_of,
 )
 from mesh.telemetry.logs import get_logger
 
 log = get_logger(__name__)
 
 START: Final = 30.0
-"""Seconds that a worker has to make its interceptors."""
+"""Seconds that a worker has to create its interceptors."""
 BACKOFF: Final = 0.5
 MOST_BACKOFF: Final = 10.0
-"""Seconds before another one is started in place of one that could not be."""
+"""The most seconds before a replacement for a worker that could not start."""
 
 
 class WorkerLost(Exception):
-    """A worker ended, or answered what is no answer, while it had work."""
+    """Raised when a worker does not start, and when a worker with work ends or sends an invalid answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerSettings:
-    """count: of processes. memory: bytes that each may take for its work. tasks: after which it is replaced.
-    interceptors: as `mesh.interceptors.worker.steps_of` has them."""
+    """The settings of the worker processes. count: the number of processes. memory: bytes that each may take for its
+    work. tasks: the number of tasks after which a worker is replaced. interceptors: as
+    `mesh.interceptors.worker.steps_of` has them."""
 
     count: int
     memory: int
@@ -52,20 +54,20 @@ class WorkerSettings:
     interceptors: Sequence[Mapping[str, Any]]
 
 
-class Worker:
-    """A process with the interceptors of one virtual cluster. It has one task at a time."""
+class InterceptorWorker:
+    """A worker process with the interceptors of one virtual cluster. It has one task at a time."""
 
     def __init__(self, process: asyncio.subprocess.Process, reader: asyncio.StreamReader, writer: asyncio.StreamWriter):
         self.done = 0
-        """Tasks that it has finished."""
+        """The number of finished tasks."""
         self.is_busy = False
         self._process = process
         self._reader = reader
         self._writer = writer
 
     @classmethod
-    async def start(cls, settings: WorkerSettings) -> Worker:
-        """Raises WorkerLost, with what its interceptors said."""
+    async def start(cls, settings: WorkerSettings) -> InterceptorWorker:
+        """Starts a worker. Raises WorkerLost, with the message of its interceptors."""
         ours, theirs = socket.socketpair()
         try:
             process = await asyncio.create_subprocess_exec(
@@ -104,16 +106,17 @@ class Worker:
         return self._process.returncode is not None or self._reader.at_eof()
 
     async def ended(self) -> None:
-        """Returns when its process has ended."""
+        """Waits until the process has ended."""
         await self._process.wait()
 
-    async def judge(self, task: Task) -> Judged | Unreadable:
-        """Raises WorkerLost; it is of no use then, nor after a cancellation."""
+    async def run(self, task: Task) -> ChainResult | UnreadableRecords:
+        """Returns the outcome of a task. Raises WorkerLost. After that, or after a cancellation, the worker is of no
+        use."""
         try:
-            answer = judged_of(*await self._ask(encoded_task(task)))
+            answer = chain_result_of(*await self._ask(encoded_task(task)))
         except (OSError, EOFError) as problem:
             raise WorkerLost("it ended") from problem
-        except (Rubbish, ValueError) as problem:
+        except (InvalidAnswer, ValueError) as problem:
             raise WorkerLost(f"its answer is none: {problem}") from problem
         self.done += 1
         return answer
@@ -133,16 +136,16 @@ class Worker:
 
 
 class Workers:
-    """The workers of one virtual cluster. lost: how many have ended with work in their hands."""
+    """The workers of one virtual cluster. lost: the number of workers that ended while they had work."""
 
     def __init__(self, virtual_cluster: str, settings: WorkerSettings) -> None:
         self.lost = 0
         self._name = virtual_cluster
         self._settings = settings
-        self._idle: asyncio.LifoQueue[Worker] = asyncio.LifoQueue()
-        self._alive: set[Worker] = set()
+        self._idle: asyncio.LifoQueue[InterceptorWorker] = asyncio.LifoQueue()
+        self._alive: set[InterceptorWorker] = set()
         self._tasks: set[asyncio.Task[None]] = set()
-        """Those that start workers, and those that wait for their ends."""
+        """Tasks that start workers, or wait for their end."""
         for _ in range(settings.count):
             self._replace()
 
@@ -153,15 +156,15 @@ class Workers:
     def pids(self) -> list[int]:
         return [worker.pid for worker in self._alive]
 
-    async def judge(self, task: Task) -> Judged | Unreadable:
-        """Waits for a worker that has nothing to do. Raises WorkerLost."""
+    async def run(self, task: Task) -> ChainResult | UnreadableRecords:
+        """Waits for an idle worker, and gives it the task. Raises WorkerLost."""
         worker = await self._idle_one()
         is_good, worker.is_busy = False, True
         try:
-            answer = await worker.judge(task)
+            answer = await worker.run(task)
             is_good = True
         except WorkerLost as problem:
-            log.warning("a worker was lost", virtual_cluster=self._name, pid=worker.pid, reason=str(problem))
+            log.warning("worker lost", virtual_cluster=self._name, pid=worker.pid, reason=str(problem))
             raise
         finally:
             worker.is_busy = False
@@ -179,23 +182,23 @@ class Workers:
         for worker in list(self._alive):
             self._end(worker)
 
-    async def _idle_one(self) -> Worker:
-        """One that has ended while it had nothing to do is none: nothing is lost with it."""
+    async def _idle_one(self) -> InterceptorWorker:
+        """Waits for an idle worker. Replaces workers that ended meanwhile: no work is lost with them."""
         while True:
             worker = await self._idle.get()
             if not worker.has_ended:
                 return worker
             self._ended_idle(worker)
 
-    async def _replace_at_its_end(self, worker: Worker) -> None:
+    async def _replace_at_its_end(self, worker: InterceptorWorker) -> None:
         await worker.ended()
         if not worker.is_busy:
             self._ended_idle(worker)
 
-    def _ended_idle(self, worker: Worker) -> None:
+    def _ended_idle(self, worker: InterceptorWorker) -> None:
         if worker not in self._alive:
-            return  # another one has taken its place already
-        log.warning("a worker ended that had nothing to do", virtual_cluster=self._name, pid=worker.pid)
+            return  # another worker has replaced it already
+        log.warning("idle worker ended", virtual_cluster=self._name, pid=worker.pid)
         idle = [self._idle.get_nowait() for _ in range(self._idle.qsize())]
         for each in reversed(idle):
             if each is not worker:
@@ -203,7 +206,7 @@ class Workers:
         self._end(worker)
         self._replace()
 
-    def _end(self, worker: Worker) -> None:
+    def _end(self, worker: InterceptorWorker) -> None:
         self._alive.discard(worker)
         worker.kill()
 
@@ -219,9 +222,9 @@ class Workers:
         backoff = BACKOFF
         while True:
             try:
-                worker = await Worker.start(self._settings)
+                worker = await InterceptorWorker.start(self._settings)
             except (WorkerLost, OSError) as problem:
-                log.error("a worker could not be started", virtual_cluster=self._name, reason=str(problem))
+                log.error("worker not started", virtual_cluster=self._name, reason=str(problem))
                 await asyncio.sleep(backoff)
                 backoff = min(2 * backoff, MOST_BACKOFF)
                 continue

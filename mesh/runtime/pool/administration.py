@@ -1,5 +1,8 @@
-"""What tools ask of the upstream clusters: by librdkafka's admin client, which never blocks the event loop, and, where
-that may not be used, in threads (`mesh.upstream.positions`)."""
+"""The requests of tools to the upstream clusters.
+
+They go through librdkafka's admin client, which never blocks the event loop. Where that may not be used, they run in
+threads (`mesh.upstream.positions`), or over the mesh's own connections.
+"""
 
 from __future__ import annotations
 
@@ -16,58 +19,68 @@ from confluent_kafka import (
     KafkaException,
     TopicPartition,
 )
+from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec
 
 from mesh.pool.common.ids import GroupId
 from mesh.pool.common.queries import (
     CommittedUpstream,
     DeleteGroups,
-    GroupOffsets,
+    DeleteOffsets,
+    FindGroupOffsets,
     GroupsDeleted,
     LogOffset,
     LogOffsets,
     LogOffsetsFound,
+    OffsetsDeleted,
     OffsetsSet,
     Question,
     SetOffsets,
 )
 from mesh.records.spans import ClusterName, TopicName, UpstreamPartition
 from mesh.upstream.admin import LazyAdmin
+from mesh.upstream.groups.offset_deletion import delete_offsets
 from mesh.upstream.librdkafka_log import LOG
 from mesh.upstream.librdkafka_properties import Properties
+from mesh.upstream.links.connection_settings import connection_settings_or_reason
+from mesh.upstream.links.nodes import Nodes
 from mesh.upstream.positions import committed_positions
 from mesh.wire.errors import ErrorCode
 
 REQUEST_TIMEOUT: Final = 4.0
-"""Seconds: Kafka's tools give up after 5."""
+"""Seconds that a request may take. Kafka's tools give up after 5."""
 UNREACHABLE: Final = ErrorCode.COORDINATOR_NOT_AVAILABLE
 GROUPS_AT_A_TIME: Final = 8
-"""Whose positions are asked for; each of them takes a thread and a connection."""
+"""The most groups whose committed offsets are requested at a time. Each takes a thread and a connection."""
 
 
-Answer: TypeAlias = CommittedUpstream | LogOffsetsFound | OffsetsSet | GroupsDeleted
+AdminResult: TypeAlias = CommittedUpstream | LogOffsetsFound | OffsetsSet | GroupsDeleted | OffsetsDeleted
 
 
 class Administration(Protocol):
-    async def ask(self, question: Question) -> Answer:
-        """Never raises; what a cluster does not answer is an error in the answer."""
+    async def ask(self, question: Question) -> AdminResult:
+        """Answers a question. It never raises: if a cluster does not answer, the answer has an error."""
 
     def close(self) -> None: ...
 
 
 class UpstreamAdministration:
-    """The upstream clusters of one virtual cluster. prefix: what stands before a group id upstream."""
+    """The requests of tools to the upstream clusters of one virtual cluster. prefix: the prefix of group ids
+    upstream."""
 
     def __init__(self, clusters: Mapping[ClusterName, Properties], prefix: str) -> None:
         self._clusters = {name: {**each, "logger": LOG.named(name)} for name, each in clusters.items()}
         self._admins = {name: LazyAdmin(properties) for name, properties in self._clusters.items()}
+        self._nodes: dict[ClusterName, Nodes] = {}
+        """The mesh's own connections to clusters in which offsets were deleted."""
+        self._making = {name: anyio.Lock() for name in clusters}
         self._prefix = prefix
         self._readers = anyio.CapacityLimiter(GROUPS_AT_A_TIME)
 
-    async def ask(self, question: Question) -> Answer:
+    async def ask(self, question: Question) -> AdminResult:
         match question:
-            case GroupOffsets(groups, partitions):
-                return await self._committed(groups, partitions)
+            case FindGroupOffsets(groups, partitions):
+                return await self._fetch_committed(groups, partitions)
             case LogOffsets(times, read_committed):
                 return await self._log_offsets(times, read_committed)
             case SetOffsets(group, offsets):
@@ -75,14 +88,23 @@ class UpstreamAdministration:
             case DeleteGroups(groups):
                 errors = await asyncio.gather(*(self._delete(group) for group in groups))
                 return GroupsDeleted(dict(zip(groups, errors, strict=True)))
+            case DeleteOffsets(group, partitions):
+                return await self._delete_offsets(group, partitions)
             case _:
                 assert_never(question)
 
     def close(self) -> None:
+        for nodes in self._nodes.values():
+            nodes.close()
         for admin in self._admins.values():
             admin.close()
 
-    async def _committed(
+    async def _client(self, cluster: ClusterName) -> AdminClient:
+        """The admin client of a cluster. It takes seconds to make one that waits for a token. Raises KafkaException."""
+        async with self._making[cluster]:
+            return await run_sync(self._admins[cluster].client, abandon_on_cancel=True)
+
+    async def _fetch_committed(
         self, groups: tuple[GroupId, ...], partitions: Collection[UpstreamPartition]
     ) -> CommittedUpstream:
         offsets: dict[GroupId, dict[UpstreamPartition, int]] = {group: {} for group in groups}
@@ -95,7 +117,7 @@ class UpstreamAdministration:
             async with self._readers:
                 left = deadline - asyncio.get_running_loop().time()
                 try:
-                    if left <= 0:  # this cluster, or another one, let all those before it wait
+                    if left <= 0:  # earlier requests, of this or another cluster, have used up the time
                         errors[group][cluster] = UNREACHABLE
                     else:
                         found = await run_sync(
@@ -114,11 +136,11 @@ class UpstreamAdministration:
         async def look(cluster: ClusterName) -> dict[UpstreamPartition, LogOffset]:
             asked = {TopicPartition(each.topic, each.partition): each for each in times if each.cluster == cluster}
             specs = {place: _spec(times[source]) for place, source in asked.items()}
-            futures = (
-                self._admins[cluster]
-                .client()
-                .list_offsets(specs, isolation_level=isolation, request_timeout=REQUEST_TIMEOUT)
-            )
+            try:
+                client = await self._client(cluster)
+            except KafkaException as failure:
+                return {source: LogOffset(_code(failure.args[0])) for source in asked.values()}
+            futures = client.list_offsets(specs, isolation_level=isolation, request_timeout=REQUEST_TIMEOUT)
             waiting = {asked[place]: asyncio.wrap_future(future) for place, future in futures.items()}
             return {source: await _found(future, times[source]) for source, future in waiting.items()}
 
@@ -130,9 +152,9 @@ class UpstreamAdministration:
             sources = [source for source in offsets if source.cluster == cluster]
             places = [TopicPartition(source.topic, source.partition, offsets[source]) for source in sources]
             request = [ConsumerGroupTopicPartitions(self._prefix + group, places)]
-            client = self._admins[cluster].client()
-            (future,) = client.alter_consumer_group_offsets(request, request_timeout=REQUEST_TIMEOUT).values()
             try:
+                client = await self._client(cluster)
+                (future,) = client.alter_consumer_group_offsets(request, request_timeout=REQUEST_TIMEOUT).values()
                 done = await asyncio.wrap_future(future)
             except KafkaException as failure:
                 return dict.fromkeys(sources, _code(failure.args[0]))
@@ -145,12 +167,13 @@ class UpstreamAdministration:
         return OffsetsSet({source: error for part in parts for source, error in part.items()})
 
     async def _delete(self, group: GroupId) -> ErrorCode:
-        """NONE if one cluster knew it and none refuses."""
+        """Deletes a group in all clusters. Returns NONE if one cluster knew it and none refused."""
 
         async def delete(cluster: ClusterName) -> ErrorCode:
-            client = self._admins[cluster].client()
-            (future,) = client.delete_consumer_groups([self._prefix + group], request_timeout=REQUEST_TIMEOUT).values()
+            group_id = self._prefix + group
             try:
+                client = await self._client(cluster)
+                (future,) = client.delete_consumer_groups([group_id], request_timeout=REQUEST_TIMEOUT).values()
                 await asyncio.wrap_future(future)
             except KafkaException as failure:
                 return _code(failure.args[0])
@@ -162,6 +185,29 @@ class UpstreamAdministration:
             return min(refused)
         return ErrorCode.NONE if ErrorCode.NONE in errors else ErrorCode.GROUP_ID_NOT_FOUND
 
+    async def _delete_offsets(self, group: GroupId, partitions: Collection[UpstreamPartition]) -> OffsetsDeleted:
+        async def delete(cluster: ClusterName) -> Mapping[UpstreamPartition, ErrorCode]:
+            sources = [source for source in partitions if source.cluster == cluster]
+            nodes = self._nodes_of(cluster)
+            if nodes is None:
+                return dict.fromkeys(sources, ErrorCode.UNSUPPORTED_VERSION)
+            return await delete_offsets(nodes, self._prefix + group, sources, REQUEST_TIMEOUT)
+
+        parts = await asyncio.gather(*(delete(cluster) for cluster in {source.cluster for source in partitions}))
+        return OffsetsDeleted({source: error for part in parts for source, error in part.items()})
+
+    def _nodes_of(self, cluster: ClusterName) -> Nodes | None:
+        """The nodes of a cluster; None for a cluster to which the mesh cannot make its own connections."""
+        if cluster not in self._nodes:
+            properties = dict(self._clusters[cluster])
+            bootstrap_servers = properties.pop("bootstrap.servers")
+            del properties["logger"]
+            access = connection_settings_or_reason(properties)
+            if isinstance(access, str):
+                return None
+            self._nodes[cluster] = Nodes(cluster, bootstrap_servers, access)
+        return self._nodes[cluster]
+
 
 async def _found(future: asyncio.Future[Any], time: int) -> LogOffset:
     try:
@@ -169,7 +215,7 @@ async def _found(future: asyncio.Future[Any], time: int) -> LogOffset:
     except KafkaException as failure:
         return LogOffset(_code(failure.args[0]))
     if result.offset < 0 and time in (-1, -2):
-        # What librdkafka answers when a broker does not, instead of an error (2.16).
+        # librdkafka returns a negative offset, not an error, when a broker does not answer (2.16).
         return LogOffset(ErrorCode.LEADER_NOT_AVAILABLE)
     return LogOffset(ErrorCode.NONE, result.offset, result.timestamp)
 
@@ -187,7 +233,7 @@ def _spec(time: int) -> OffsetSpec:
 
 
 def _code(error: KafkaError | None) -> ErrorCode:
-    """Kafka's own code; librdkafka's own errors are negative, and mean that nobody answered."""
+    """Kafka's error code. librdkafka's own errors are negative, and mean that there was no answer."""
     if error is None:
         return ErrorCode.NONE
     try:

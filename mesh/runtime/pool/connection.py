@@ -1,11 +1,11 @@
-"""One client's connection to a pool: bytes to requests, results to bytes.
+"""The connection of one client to a pool: turns bytes into requests, and results into bytes.
 
-Requests of a connection are handled one after the other, as a Kafka broker does. A Fetch that is parked is answered
-early when another request queues up behind it: some clients send heartbeats and commits on the same connection.
+The requests of a connection are handled one after the other, as by a Kafka broker. A parked Fetch is answered early
+when another request queues up behind it: some clients send heartbeats and commits on the same connection.
 
-What a client can make the mesh keep is bounded: one request in work, what is read ahead of it (`MOST_QUEUED`,
-`MOST_AHEAD`), one unfinished frame of 4 MiB at most, and one answer more than the transport's write buffer likes, for
-nothing is read or taken up while the client does not read its answers.
+A client can make the mesh keep only this much: one request in work, the requests behind it (`MOST_QUEUED`,
+`MOST_AHEAD`), one unfinished frame of 4 MiB at most, and one response beyond the transport's write buffer. Nothing is
+read or handled while the client does not read its responses.
 """
 
 from __future__ import annotations
@@ -22,25 +22,26 @@ from mesh.pool.apis.context import EmptyAnswer
 from mesh.pool.core import PoolCore
 from mesh.runtime.pool.step_loop import StepLoop
 from mesh.wire.apis import ApiKey
-from mesh.wire.connection import Request, ServerConnection
+from mesh.wire.connection import FramedRequest, ServerConnection
 from mesh.wire.errors import ProtocolError
 from mesh.wire.features import NO_FEATURES, Features
 from mesh.wire.frames import MAX_REQUEST_BYTES
 from mesh.wire.messages import ResponseMessage
 
 MOST_QUEUED: Final = 100
-"""Requests that may wait behind the one in work; beyond it nothing is read from the connection, until half are left."""
+"""The most requests that wait behind the one that is being handled. Above it, the connection is not read until half of
+them are left."""
 MOST_AHEAD: Final = 256 * 1024
-"""Bytes that may be read while a request is in work, whatever they are; only their last piece may go beyond it."""
+"""The most bytes that are read while a request is being handled; only the last piece may exceed it."""
 MOST_BEFORE_AUTHENTICATION: Final = 64 * 1024
-"""Bytes of a request of a client that has not authenticated yet; the largest it may send holds a token."""
+"""The most bytes of a request before authentication; it may carry a token."""
 
 _PARKED: Final = frozenset({ApiKey.FETCH, ApiKey.SHARE_FETCH})
 """Requests that wait for records."""
 
 
 class PoolConnection(asyncio.Protocol):
-    """One client's connection. in_work: the request that is being answered; those behind it wait."""
+    """The connection of one client. current_request: the request that is being handled; those behind it wait."""
 
     def __init__(
         self,
@@ -49,16 +50,19 @@ class PoolConnection(asyncio.Protocol):
         step_loop: StepLoop,
         requests: Requests,
         versions: Mapping[ApiKey, tuple[int, int]],
+        node: int = 0,
     ) -> None:
+        """node: the id of the node that the client connected to, as clients see it; 0 for none."""
         self.client = ClientTransport(listener, self)
         self.empty_answer = EmptyAnswer()
-        self.in_work: PendingRequest | None = None
+        self.current_request: PendingRequest | None = None
         self._listener = listener
         self._core = core
         self._step_loop = step_loop
         self._requests = requests
         self._wire = ServerConnection(versions, MOST_BEFORE_AUTHENTICATION)
-        self._queue: deque[Request] = deque()
+        self._node = node
+        self._queue: deque[FramedRequest] = deque()
         self._ahead = 0
 
     # Called by the event loop
@@ -69,7 +73,6 @@ class PoolConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if not self.client.is_open:
             return
-        refused = self._wire.refused_versions
         try:
             received = self._wire.receive_data(data)
         except ProtocolError as problem:
@@ -77,12 +80,8 @@ class PoolConnection(asyncio.Protocol):
             return
         self._ahead += len(data)
         self._queue += received
-        answered = self._wire.refused_versions - refused
-        self.client.received(whole=bool(received or answered), unfinished=self._wire.has_unfinished_frame)
-        if answered:
-            self.client.write(self._wire.data_to_send())
-            self.client.rest(max(self._listener.admission.take(self.client) for _ in range(answered)))
-        self._step_loop.take_up(self)
+        self.client.received(whole=bool(received), unfinished=self._wire.has_unfinished_frame)
+        self._step_loop.schedule(self)
         self._pace()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -97,7 +96,7 @@ class PoolConnection(asyncio.Protocol):
     # Called by its transport
 
     def opened(self) -> None:
-        self._core.connected(self.client.id, self.client.client_host)
+        self._core.connected(self.client.id, self.client.client_host, self._node)
 
     def established(self) -> None:
         assert self.client.session.principal is not None
@@ -105,18 +104,18 @@ class PoolConnection(asyncio.Protocol):
         self._wire.limit_frames(self._listener.admission.limits.request or MAX_REQUEST_BYTES)
 
     def resumed(self) -> None:
-        self._step_loop.take_up(self)
+        self._step_loop.schedule(self)
 
     def closed(self) -> None:
         self._queue.clear()
-        if self.in_work is not None:
-            self.in_work.work = None  # it names the request: no cycle may stay
-            self.in_work = None
+        if self.current_request is not None:
+            self.current_request.work = None  # break the cycle: the work names the request
+            self.current_request = None
         self._step_loop.carry_out(self._core.disconnected(self.client.id, self._step_loop.now()))
 
     @property
     def is_busy(self) -> bool:
-        return self.in_work is not None
+        return self.current_request is not None
 
     @property
     def has_unfinished_frame(self) -> bool:
@@ -124,36 +123,37 @@ class PoolConnection(asyncio.Protocol):
 
     # Called by the step loop, and by the requests
 
-    def take_up(self) -> None:
-        """Take up the next request, if none is in work; answer a parked Fetch early, if one waits behind it."""
+    def handle_next(self) -> None:
+        """Handles the next request, if none is being handled. A parked Fetch is answered early, if a request waits
+        behind it."""
         if not self._queue:
             return
-        if self.in_work is not None:
-            if self.in_work.request.api_key in _PARKED:
-                self._requests.answer_early(self.in_work)
+        if self.current_request is not None:
+            if self.current_request.request.api_key in _PARKED:
+                self._requests.answer_early(self.current_request)
         elif self.client.may_be_served:
             self._requests.handle(self, self._queue.popleft())
             if self._queue:
-                self._step_loop.take_up(self)
+                self._step_loop.schedule(self)
 
-    def answer(self, request: Request, response: ResponseMessage | None) -> None:
+    def answer(self, request: FramedRequest, response: ResponseMessage | None) -> None:
         if response is None:
             self._wire.no_response(request)
         else:
             self._wire.answer(request, response)
         self.client.write(self._wire.data_to_send())
         if self._queue:
-            self._step_loop.take_up(self)
+            self._step_loop.schedule(self)
         self._pace()
 
     def served(self) -> None:
-        """Nothing but what there are handlers for."""
+        """Returns None: ApiVersions lists the versions of the APIs with handlers."""
 
     def features(self) -> Features:
         return NO_FEATURES
 
     def _pace(self) -> None:
-        if self.in_work is None and not self._queue:
+        if self.current_request is None and not self._queue:
             self._ahead = 0
         most = MOST_QUEUED // 2 if self.client.is_reading_paused else MOST_QUEUED
         self.client.pace(has_read_ahead=self._wire.held > most + 1 or self._ahead > MOST_AHEAD)

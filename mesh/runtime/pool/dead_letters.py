@@ -1,4 +1,4 @@
-"""From a record that a pool gives up to a letter in the dead-letter topic of its cluster."""
+"""Writes records that a pool gives up as letters to the dead-letter topic of their cluster."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ WriteDeadLetter: TypeAlias = Callable[[DeadLetterUpstream, Ended], None]
 
 
 class DeadLetterForwarder:
-    """Gives dead letters to the writers of their clusters. topic: in which {topic} stands for that of the record.
-    writer: of a cluster."""
+    """Gives dead letters to the writer of their cluster. topic: the name of the dead-letter topic, in which {topic}
+    stands for the record's topic. writer: returns the writer of a cluster."""
 
     def __init__(self, topic: str, writer: Callable[[ClusterName], DeadLetterWriter]) -> None:
         self._topic = topic
         self._writer = writer
 
     def write_dead_letter(self, effect: DeadLetterUpstream, ended: Ended) -> None:
-        """`ended` is called on the event loop with why it could not be written, "" if it was."""
+        """Writes a dead letter. `ended` is called on the event loop: with "" if it was written, otherwise with the
+        reason."""
         source, history = effect.partition, effect.history
         about = {
             "cluster": source.cluster,
@@ -41,5 +42,5 @@ class DeadLetterForwarder:
 
 
 def no_dead_letters(effect: DeadLetterUpstream, _: Ended) -> None:
-    """For pools without dead letters, whose records come again for ever."""
+    """A stand-in for a writer in pools without dead letters, which deliver such records again for ever."""
     raise AssertionError(f"{effect.partition} has a dead letter, and nowhere to put it")

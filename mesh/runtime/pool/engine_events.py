@@ -1,4 +1,5 @@
-"""What the engines of one virtual cluster tell: to the pool it concerns, to who counts, to who watches for problems."""
+"""Passes the events of the engines of one virtual cluster to the pools, to the counters, and to the watch for upstream
+problems."""
 
 from __future__ import annotations
 
@@ -20,6 +21,7 @@ from mesh.upstream.engine import (
     EndReached,
     EngineEvent,
     EngineFailed,
+    EventBatch,
     GroupDown,
     GroupUp,
     HighWatermarks,
@@ -33,20 +35,19 @@ from mesh.upstream.engine import (
     SingleEvent,
     SourceDown,
     SourceUp,
-    Together,
     TopicsIdentified,
     Truncated,
     Unopened,
 )
 
-OfLogs: TypeAlias = HighWatermarks | TopicsIdentified | PositionReset | Truncated
-OfAssignment: TypeAlias = Assigned | Unopened | Revoked | Lost
-OfSource: TypeAlias = SourceDown | SourceUp | GroupDown | GroupUp | ReadingDown | ReadingUp | EngineFailed
+LogEvent: TypeAlias = HighWatermarks | TopicsIdentified | PositionReset | Truncated
+AssignmentEvent: TypeAlias = Assigned | Unopened | Revoked | Lost
+SourceEvent: TypeAlias = SourceDown | SourceUp | GroupDown | GroupUp | ReadingDown | ReadingUp | EngineFailed
 
 
 class EngineEvents:
-    """Passes what engines tell to their pools, and to those who count it or watch for problems. now: seconds.
-    carry_out: what the pools decide."""
+    """Passes the events of engines to their pools, to the counters, and to the watch for upstream problems. now:
+    returns the time in seconds. carry_out: executes the effects that the pools return."""
 
     def __init__(
         self,
@@ -65,14 +66,14 @@ class EngineEvents:
     def happened(self, pool: Pool, cluster: ClusterName, event: EngineEvent) -> None:
         now = self._now()
 
-        def tell(pool: Pool) -> None:
-            for each in event.events if isinstance(event, Together) else (event,):
-                self._tell(pool, cluster, each, now)
+        def apply(pool: Pool) -> None:
+            for each in event.events if isinstance(event, EventBatch) else (event,):
+                self._apply(pool, cluster, each, now)
 
-        self._carry_out(self._core.upstream(pool, tell, now))
+        self._carry_out(self._core.upstream(pool, apply, now))
 
     def dead_letter_written(self, pool: Pool, effect: DeadLetterUpstream, error: str) -> None:
-        """A dead letter was written, or was not."""
+        """Notes that a dead letter was written. error: the reason why it could not be written; "" if it was written."""
         source, offset, now = effect.partition, effect.batch.first, self._now()
         if error:
             self._metrics.dead_letter_failed(self._core.name, pool.group)
@@ -83,14 +84,14 @@ class EngineEvents:
         )
 
     def left(self, group: GroupId, cluster: ClusterName) -> None:
-        """The group's pool has left one cluster."""
+        """Notes that the pool of a group has left a cluster."""
         self._watch.left(group, cluster)
 
     def ended(self, group: GroupId) -> None:
-        """The group's pool has ended."""
+        """Notes that the pool of a group has ended."""
         self._watch.ended(group)
 
-    def _tell(self, pool: Pool, cluster: ClusterName, event: SingleEvent, now: float) -> None:
+    def _apply(self, pool: Pool, cluster: ClusterName, event: SingleEvent, now: float) -> None:
         match event:
             case Received(partition, batches, engine):
                 self._metrics.received(cluster, partition.topic, engine, batches)
@@ -103,13 +104,13 @@ class EngineEvents:
             case Reread(partition, token, batches, complete, error, log_start):
                 pool.intake.reread(partition, token, batches, complete, error, log_start, now)
             case Assigned() | Unopened() | Revoked() | Lost():
-                self._tell_of_assignment(pool, cluster, event, now)
+                self._apply_assignment_event(pool, cluster, event, now)
             case HighWatermarks() | TopicsIdentified() | PositionReset() | Truncated():
-                self._tell_of_logs(pool, cluster, event, now)
+                self._apply_log_event(pool, cluster, event, now)
             case _:
-                self._tell_of_source(pool, cluster, event)
+                self._apply_source_event(pool, cluster, event)
 
-    def _tell_of_assignment(self, pool: Pool, cluster: ClusterName, event: OfAssignment, now: float) -> None:
+    def _apply_assignment_event(self, pool: Pool, cluster: ClusterName, event: AssignmentEvent, now: float) -> None:
         match event:
             case Assigned(partitions):
                 assignments = [
@@ -128,7 +129,7 @@ class EngineEvents:
             case _:
                 assert_never(event)
 
-    def _tell_of_logs(self, pool: Pool, cluster: ClusterName, event: OfLogs, now: float) -> None:
+    def _apply_log_event(self, pool: Pool, cluster: ClusterName, event: LogEvent, now: float) -> None:
         match event:
             case HighWatermarks(offsets):
                 pool.intake.ends_known(offsets)
@@ -141,7 +142,7 @@ class EngineEvents:
             case _:
                 assert_never(event)
 
-    def _tell_of_source(self, pool: Pool, cluster: ClusterName, event: OfSource) -> None:
+    def _apply_source_event(self, pool: Pool, cluster: ClusterName, event: SourceEvent) -> None:
         match event:
             case ReadingDown(reason, problem):
                 self._watch.reading_down(pool.group, cluster, problem, reason)
@@ -149,10 +150,10 @@ class EngineEvents:
                 self._watch.reading_up(pool.group, cluster)
             case SourceDown(reason, problem):
                 self._watch.source_down(pool.group, cluster, problem, reason)
-                pool.commits.source_down(cluster)
+                pool.commits.cluster_down(cluster)
             case SourceUp():
                 self._watch.source_up(pool.group, cluster)
-                pool.commits.source_up(cluster)
+                pool.commits.cluster_up(cluster)
             case GroupDown(reason, problem):
                 self._watch.group_down(pool.group, cluster, problem, reason)
                 pool.commits.group_down(cluster)

@@ -1,9 +1,9 @@
 """The engines of one virtual cluster's pools: one for each pool and upstream cluster.
 
-An engine that failed is made anew: it is closed, rests for a while that doubles each time it fails again soon, and is
-told what the older one was told.
+A failed engine is closed and replaced, after a delay that doubles with each early failure. The next engine gets the
+same commands.
 
-A pool that ends leaves its upstream groups, which takes a while; a new pool of the same group waits for that, so that a
+A pool that ends leaves its upstream groups, which takes a while. A new pool of the same group waits for that, so that a
 process is never in one upstream group twice.
 """
 
@@ -17,8 +17,8 @@ from typing import Protocol, TypeAlias, assert_never
 from mesh.pool.common.effects import (
     CommitUpstream,
     ConsumeUpstream,
-    HurryUpstream,
     PauseUpstream,
+    PollUpstream,
     RereadUpstream,
     ResumeUpstream,
     SubscribeUpstream,
@@ -33,35 +33,36 @@ log = get_logger(__name__)
 
 EngineFactory: TypeAlias = Callable[[GroupId, ClusterName, Callable[[EngineEvent], None]], Engine]
 UpstreamCommand: TypeAlias = (
-    CommitUpstream | ConsumeUpstream | HurryUpstream | PauseUpstream | RereadUpstream | ResumeUpstream
+    CommitUpstream | ConsumeUpstream | PollUpstream | PauseUpstream | RereadUpstream | ResumeUpstream
 )
 Command: TypeAlias = Callable[[Engine], None]
-SHORTEST_REST = 1.0
-LONGEST_REST = 60.0
+LEAST_BACKOFF = 1.0
+MOST_BACKOFF = 60.0
 Key: TypeAlias = tuple[GroupId, ClusterName]
 
 
 @dataclass(slots=True)
-class _Rest:
-    """How long an engine that failed rests before it is made anew."""
+class _Backoff:
+    """The delay before a failed engine is replaced."""
 
     seconds: float = 0.0
     failed_at: float = 0.0
 
     def failed(self, now: float) -> None:
-        soon = self.seconds and now - self.failed_at < 2 * LONGEST_REST
-        self.seconds = min(2 * self.seconds, LONGEST_REST) if soon else SHORTEST_REST
+        soon = self.seconds and now - self.failed_at < 2 * MOST_BACKOFF
+        self.seconds = min(2 * self.seconds, MOST_BACKOFF) if soon else LEAST_BACKOFF
         self.failed_at = now
 
 
 class EngineListener(Protocol):
-    """What engines tell goes there."""
+    """The receiver of the events of engines."""
 
     def happened(self, pool: Pool, cluster: ClusterName, event: EngineEvent) -> None: ...
 
 
 class Engines:
-    """The engines of one virtual cluster's pools. create: makes one that tells what happens to a function."""
+    """The engines of one virtual cluster's pools. create: makes an engine that reports its events to the given
+    function."""
 
     def __init__(self, create: EngineFactory, listener: EngineListener) -> None:
         self._create = create
@@ -69,15 +70,16 @@ class Engines:
         self._engines: dict[Key, Engine] = {}
         self._waiting: dict[Key, tuple[Pool, list[Command]]] = {}
         self._settings: dict[Key, dict[type[object], Command]] = {}
-        """What each engine was told that holds until it is told otherwise."""
-        self._rests: dict[Key, _Rest] = {}
+        """The last command of each kind that holds until the next one, for each engine."""
+        self._backoffs: dict[Key, _Backoff] = {}
         self._closing: dict[Key, asyncio.Task[None]] = {}
 
     def __len__(self) -> int:
         return len(self._engines) + len(self._closing)
 
     def subscribe(self, pool: Pool, effect: SubscribeUpstream) -> None:
-        """Makes the engine, unless it is there; commands wait while an older one of the same group is leaving."""
+        """Subscribes an engine to topics; makes it, unless it exists. Commands wait while an older engine of the same
+        group is leaving."""
         key = (pool.group, effect.cluster)
         if key not in self._engines and key not in self._waiting:
             if key in self._closing:
@@ -87,14 +89,14 @@ class Engines:
         self._set(key, SubscribeUpstream, lambda engine: engine.subscribe(effect.topics))
 
     def command(self, effect: UpstreamCommand) -> None:
-        """Dropped if there is no such engine: its pool has left."""
+        """Sends a command to its engine. Drops it if there is no such engine: its pool has left."""
         match effect:
             case CommitUpstream(group, cluster, token, positions):
                 self._call((group, cluster), lambda engine: engine.commit(CommitToken(token), positions))
             case ConsumeUpstream(group, cluster, consuming):
                 self._set((group, cluster), ConsumeUpstream, lambda engine: engine.set_consuming(consuming))
-            case HurryUpstream(group, cluster, eager):
-                self._set((group, cluster), HurryUpstream, lambda engine: engine.set_eager(eager))
+            case PollUpstream(group, cluster, often):
+                self._set((group, cluster), PollUpstream, lambda engine: engine.set_eager(often))
             case PauseUpstream(group, partition):
                 self._call((group, partition.cluster), lambda engine: engine.pause(frozenset([partition])))
             case ResumeUpstream(group, partition):
@@ -111,27 +113,27 @@ class Engines:
         positions: Mapping[UpstreamPartition, CommitPosition],
         cluster: ClusterName | None = None,
     ) -> None:
-        """Commit these a last time and leave, on one cluster, or on every one if none is named."""
+        """Commits positions a last time, and leaves the group. cluster: None for all clusters."""
 
         def is_meant(key: Key) -> bool:
             return key[0] == group and cluster in (None, key[1])
 
-        for kept in (self._waiting, self._settings, self._rests):
+        for kept in (self._waiting, self._settings, self._backoffs):
             for key in list(filter(is_meant, kept)):
                 kept.pop(key)
         loop = asyncio.get_running_loop()
         for key in list(filter(is_meant, self._engines)):
             engine = self._engines.pop(key)
             last = {source: position for source, position in positions.items() if source.cluster == key[1]}
-            # Kept here until it has ended, and nothing leaves it but a cancellation.
+            # The task is kept here until the engine has ended. Only a cancellation ends it early.
             self._closing[key] = loop.create_task(self._close(key, engine, last), name=f"close engine of {key}")
 
     def is_closing(self, group: GroupId) -> bool:
-        """Whether an engine of this group is leaving its upstream group just now."""
+        """True if an engine of this group is leaving its upstream group just now."""
         return any(key[0] == group for key in self._closing)
 
     async def closed(self) -> None:
-        """Wait until every engine that was closed has left."""
+        """Waits until every closed engine has left its group."""
         while self._closing:
             await asyncio.wait(list(self._closing.values()))
 
@@ -139,26 +141,28 @@ class Engines:
         key = (pool.group, cluster)
 
         def deliver(event: EngineEvent) -> None:
-            # One that failed may have told more until it was closed.
+            # A failed engine may report more until it is closed.
             if self._engines.get(key) is engine:
                 if isinstance(event, EngineFailed):
-                    self._renew(pool, cluster)  # first: what follows from it may be that the pool leaves
+                    self._renew(pool, cluster)  # first, since the pool may leave because of the event
                 self._listener.happened(pool, cluster, event)
 
         engine = self._engines[key] = self._create(pool.group, cluster, deliver)
 
     def _renew(self, pool: Pool, cluster: ClusterName) -> None:
-        """An engine failed: close it and make another one, which begins with nothing assigned."""
+        """Closes a failed engine, and makes another one, which begins without partitions."""
         key = (pool.group, cluster)
         loop = asyncio.get_running_loop()
-        rest = self._rests.setdefault(key, _Rest())
-        rest.failed(loop.time())
+        backoff = self._backoffs.setdefault(key, _Backoff())
+        backoff.failed(loop.time())
         self._waiting[key] = (pool, list(self._settings[key].values()))
         engine = self._engines.pop(key)
-        self._closing[key] = loop.create_task(self._close(key, engine, {}, rest.seconds), name=f"renew engine of {key}")
+        self._closing[key] = loop.create_task(
+            self._close(key, engine, {}, backoff.seconds), name=f"renew engine of {key}"
+        )
 
     def _set(self, key: Key, kind: type[object], command: Command) -> None:
-        """Something that holds until it is told otherwise."""
+        """Sends a command that holds until the next one of its kind."""
         if key in self._engines or key in self._waiting:
             self._settings.setdefault(key, {})[kind] = command
             self._call(key, command)
@@ -170,23 +174,23 @@ class Engines:
             command(self._engines[key])
 
     async def _close(
-        self, key: Key, engine: Engine, last: Mapping[UpstreamPartition, CommitPosition], rest: float = 0.0
+        self, key: Key, engine: Engine, last: Mapping[UpstreamPartition, CommitPosition], backoff: float = 0.0
     ) -> None:
         group, cluster = key
         try:
             errors = await engine.close(last)
             failed = {str(source): error for source, error in errors.items() if error}
             if failed:
-                log.warning("the last upstream commit failed", group=group, cluster=cluster, errors=failed)
+                log.warning("last upstream commit failed", group=group, cluster=cluster, errors=failed)
         except Exception:
-            # It has no other place to go to, and the next pool of the group must not wait for ever.
-            log.exception("an engine could not be closed", group=group, cluster=cluster)
+            # Nothing awaits this task, and the next pool of the group must not wait forever.
+            log.exception("engine failed to close", group=group, cluster=cluster)
         finally:
             del self._closing[key]
-            asyncio.get_running_loop().call_later(rest, self._reopen, key)
+            asyncio.get_running_loop().call_later(backoff, self._reopen, key)
 
     def _reopen(self, key: Key) -> None:
-        """For a pool that began while the engine of an older one was leaving, or whose engine failed."""
+        """Makes an engine for a pool that began while an older one was leaving, or whose engine failed."""
         if key in self._engines or key in self._closing:
             return
         pool, commands = self._waiting.pop(key, (None, []))

@@ -1,28 +1,29 @@
 """An engine whose records interceptors see before the pool does.
 
-What comes of a partition that has some waits in a lane until they have seen it, in its order; all else passes. A record
-that is dropped is one that is not there: offsets without a record count as acknowledged. Where interceptors fail, and
-may not be passed over, the lane stands, and is tried again; other partitions go on.
+Records of an intercepted partition wait in a queue until the interceptors have seen them, in order. Everything else
+passes at once. A dropped record becomes an offset without a record, which counts as acknowledged. If interceptors fail,
+and may not be skipped, the queue waits and tries again; other partitions go on.
 """
 
 from __future__ import annotations
 
 import asyncio
+import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
-from mesh.interceptors.chain import Judged
+from mesh.interceptors.chain import ChainResult
 from mesh.interceptors.frames import Task
 from mesh.interceptors.selection import Chosen, Selection
 from mesh.interceptors.spi import On, Where
 from mesh.memory import MemoryBudget
 from mesh.pool.common.ids import GroupId
-from mesh.records.batch import Batch
-from mesh.records.fetched import cut_batches
+from mesh.records.batch import RecordBatch
+from mesh.records.fetched import split_into_runs
 from mesh.records.spans import CommitPosition, Span, TopicName, UpstreamPartition
-from mesh.runtime.interception.judging import Judges, Work
+from mesh.runtime.interception.interceptor_runner import InterceptorRunner, InterceptorWork
 from mesh.security.principals import ANONYMOUS
 from mesh.upstream.engine import (
     Assigned,
@@ -31,81 +32,86 @@ from mesh.upstream.engine import (
     Engine,
     EngineEvent,
     EngineFailed,
+    EventBatch,
     Lost,
     PositionReset,
     Received,
     Reread,
     RereadToken,
-    Together,
     Truncated,
 )
 
 MOST_WAITING: Final = 4 << 20
-"""Bytes of one partition that wait; with more, its engine is to bring no more of it."""
+"""The most waiting bytes of one partition. Above it the engine pauses the partition."""
 MOST_OF_ENGINE: Final = 64 << 20
-"""The same of all partitions of an engine, after which it is to bring nothing."""
-FIRST_REST: Final = 1.0
-MOST_REST: Final = 30.0
-"""Seconds until records are tried again whose interceptors failed; twice as many each time."""
+"""The most waiting bytes of all partitions. Above it the engine pauses all of them."""
+FIRST_BACKOFF: Final = 1.0
+MOST_BACKOFF: Final = 30.0
+"""The most seconds until a failed interception is tried again; the delay doubles."""
 
 Deliver: TypeAlias = Callable[[EngineEvent], None]
 NumberOf: TypeAlias = Callable[[UpstreamPartition], tuple[TopicName, int] | None]
-"""The topic and partition under which clients see an upstream partition."""
-OfPartition: TypeAlias = Received | EndReached | Reread | Truncated
+"""Returns the topic and partition under which clients see an upstream partition."""
+PartitionEvent: TypeAlias = Received | EndReached | Reread | Truncated
 
 
 @dataclass(frozen=True, slots=True)
-class Intake:
-    """The interceptors of what comes into the pools of a virtual cluster. turns: as many as may be at work at once; who
-    waits for one loses no time."""
+class IntakeInterceptors:
+    """The interceptors of records that come into the pools of a virtual cluster.
 
-    judges: Judges
+    turns: limits how many interceptions run at once. The time for which one waits for its turn does not count as its
+    time.
+    """
+
+    runner: InterceptorRunner
     selection: Selection
     number: NumberOf
     turns: asyncio.Semaphore
 
-    def place(self, source: UpstreamPartition) -> tuple[str, int]:
+    def client_partition(self, source: UpstreamPartition) -> tuple[str, int]:
         return self.number(source) or (source.topic, source.partition)
 
     def sees(self, topic: str) -> bool:
         return self.selection.chosen(topic, On.FETCH, ANONYMOUS) is not None
 
     def chosen(self, source: UpstreamPartition) -> Chosen | None:
-        return self.selection.chosen(self.place(source)[0], On.FETCH, ANONYMOUS)
+        return self.selection.chosen(self.client_partition(source)[0], On.FETCH, ANONYMOUS)
 
 
-class _Lane:
-    """What came of one partition and has not been seen yet; rereads have one of their own."""
+class _PartitionQueue:
+    """The queue of one partition: records that interceptors have not seen yet. Rereads of a partition have a queue of
+    their own."""
 
     def __init__(self) -> None:
-        self.events: deque[OfPartition] = deque()
+        self.events: deque[PartitionEvent] = deque()
         self.size = 0
         self.working: asyncio.Task[None] | None = None
 
 
 class InterceptedEngine:
-    """An engine, and the interceptors of what it brings. Implements `mesh.upstream.engine.Engine`.
+    """An engine whose records pass through interceptors. Implements `mesh.upstream.engine.Engine`.
 
-    make: the engine, which tells what happens to a function. rest: the first seconds until a failure is tried again.
+    make: makes the inner engine, which reports its events to the given function. backoff: seconds until a failed
+    interception is tried again for the first time.
     """
 
     def __init__(
         self,
         make: Callable[[Deliver], Engine],
         deliver: Deliver,
-        intake: Intake,
+        intake: IntakeInterceptors,
         group: GroupId,
         memory: MemoryBudget,
-        rest: float = FIRST_REST,
+        backoff: float = FIRST_BACKOFF,
     ) -> None:
         self._deliver: Final = deliver
         self._intake: Final = intake
         self._group: Final = group
         self._memory: Final = memory
-        self._rest: Final = rest
-        self._lanes: dict[tuple[UpstreamPartition, bool], _Lane] = {}
+        self._backoff: Final = backoff
+        self._queues: dict[tuple[UpstreamPartition, bool], _PartitionQueue] = {}
         self._waiting = 0
-        """Bytes in all lanes."""
+        """Bytes in all queues."""
         self._paused_by_pool: set[UpstreamPartition] = set()
         self._paused_here: set[UpstreamPartition] = set()
         self._is_wanted = True
@@ -140,25 +146,25 @@ class InterceptedEngine:
         self._engine.set_eager(eager)
 
     async def close(self, positions: Mapping[UpstreamPartition, CommitPosition]) -> Mapping[UpstreamPartition, int]:
-        self._forget({source for source, _ in self._lanes})
+        self._forget({source for source, _ in self._queues})
         return await self._engine.close(positions)
 
-    # What the engine tells
+    # Events of the engine
 
     def _happened(self, event: EngineEvent) -> None:
         match event:
             case Received() | EndReached() | Reread():
-                if not self._is_taken(event):
+                if not self._queue_if_needed(event):
                     self._deliver(event)
-            case Together(events):
-                passed = tuple(each for each in events if not self._is_taken(each))
+            case EventBatch(events):
+                passed = tuple(each for each in events if not self._queue_if_needed(each))
                 if passed:
-                    self._deliver(event if len(passed) == len(events) else Together(passed))
+                    self._deliver(event if len(passed) == len(events) else EventBatch(passed))
             case Truncated():
                 self._truncated(event)
             case Assigned(partitions):
                 resumed = {each.partition for each in partitions if each.resumed}
-                self._forget({source for source, _ in self._lanes} - resumed)
+                self._forget({source for source, _ in self._queues} - resumed)
                 self._paused_by_pool -= {each.partition for each in partitions}
                 self._deliver(event)
                 if self._paused_here:
@@ -170,22 +176,23 @@ class InterceptedEngine:
                 self._drop(source)
                 self._deliver(event)
             case EngineFailed():
-                self._forget({source for source, _ in self._lanes})
+                self._forget({source for source, _ in self._queues})
                 self._deliver(event)
             case _:
                 self._deliver(event)
 
-    def _is_taken(self, event: Received | EndReached | Reread) -> bool:
-        """Whether it waits."""
+    def _queue_if_needed(self, event: Received | EndReached | Reread) -> bool:
+        """Puts an event into its queue if it must wait for interceptors, or for events before it. Returns True if it
+        does."""
         key = event.partition, isinstance(event, Reread)
         has_records = not isinstance(event, EndReached) and len(event.batches) > 0
-        if key not in self._lanes and not (has_records and self._intake.chosen(event.partition) is not None):
+        if key not in self._queues and not (has_records and self._intake.chosen(event.partition) is not None):
             return False
         self._put(key, event)
         return True
 
     def _truncated(self, event: Truncated) -> None:
-        """Nothing is left of what comes after the place where the logs part. Spans are asked for anew by the pool."""
+        """Drops everything above the offset where the logs diverge. The pool asks again for spans."""
         source, offset = event.partition, event.offset
         kept = [_below(each, offset) for each in self._events(source)]
         self._drop(source)
@@ -197,24 +204,24 @@ class InterceptedEngine:
         else:
             self._deliver(event)
 
-    # Lanes
+    # Queues
 
-    def _events(self, source: UpstreamPartition) -> tuple[OfPartition, ...]:
-        lane = self._lanes.get((source, False))
-        return tuple(lane.events) if lane is not None else ()
+    def _events(self, source: UpstreamPartition) -> tuple[PartitionEvent, ...]:
+        queue = self._queues.get((source, False))
+        return tuple(queue.events) if queue is not None else ()
 
-    def _put(self, key: tuple[UpstreamPartition, bool], event: OfPartition) -> None:
-        lane = self._lanes.get(key)
-        if lane is None:
-            lane = self._lanes[key] = _Lane()
-        lane.events.append(event)
-        self._weigh(key, lane, _size(event))
-        if lane.working is None:
-            work = self._work(key, lane)
-            lane.working = asyncio.get_running_loop().create_task(work, name=f"intercept {key[0]}")
+    def _put(self, key: tuple[UpstreamPartition, bool], event: PartitionEvent) -> None:
+        queue = self._queues.get(key)
+        if queue is None:
+            queue = self._queues[key] = _PartitionQueue()
+        queue.events.append(event)
+        self._count_bytes(key, queue, _size(event))
+        if queue.working is None:
+            work = self._work(key, queue)
+            queue.working = asyncio.get_running_loop().create_task(work, name=f"intercept {key[0]}")
 
     def _forget(self, sources: Iterable[UpstreamPartition]) -> None:
-        """They are not ours any more, or assigned anew: whatever was told of pauses is void."""
+        """Drops the queues of partitions that moved or are assigned again, and forgets that they were paused here."""
         gone = frozenset(sources)
         self._paused_here -= gone
         for source in gone:
@@ -222,25 +229,25 @@ class InterceptedEngine:
 
     def _drop(self, source: UpstreamPartition) -> None:
         for key in ((source, False), (source, True)):
-            if (lane := self._lanes.pop(key, None)) is None:
+            if (queue := self._queues.pop(key, None)) is None:
                 continue
-            if lane.working is not None:
-                lane.working.cancel()
-            lane.events.clear()
-            self._weigh(key, lane, -lane.size)
+            if queue.working is not None:
+                queue.working.cancel()
+            queue.events.clear()
+            self._count_bytes(key, queue, -queue.size)
 
-    def _weigh(self, key: tuple[UpstreamPartition, bool], lane: _Lane, size: int) -> None:
-        """More waits, or less."""
-        lane.size += size
+    def _count_bytes(self, key: tuple[UpstreamPartition, bool], queue: _PartitionQueue, size: int) -> None:
+        """Counts `size` more waiting bytes (fewer, if negative), and pauses or resumes the partition accordingly."""
+        queue.size += size
         self._waiting += size
         self._memory.used += size
         source, is_reread = key
         if is_reread:
-            pass  # the pool asks for one span after the other
-        elif lane.size > MOST_WAITING and source not in self._paused_here:
+            pass  # no pause: the pool asks for one span after the other
+        elif queue.size > MOST_WAITING and source not in self._paused_here:
             self._paused_here.add(source)
             self._engine.pause(frozenset((source,)))
-        elif lane.size * 2 <= MOST_WAITING and source in self._paused_here:
+        elif queue.size * 2 <= MOST_WAITING and source in self._paused_here:
             self._paused_here.remove(source)
             if source not in self._paused_by_pool:
                 self._engine.resume(frozenset((source,)))
@@ -249,38 +256,46 @@ class InterceptedEngine:
             self._is_held_up = is_held_up
             self._engine.set_consuming(self._is_wanted and not is_held_up)
 
-    async def _work(self, key: tuple[UpstreamPartition, bool], lane: _Lane) -> None:
-        while lane.events:
-            event = lane.events[0]
-            for seen in await self._seen(event):
-                self._tell(seen)
-                if not lane.events:
-                    return  # what was told has ended it
-            lane.events.popleft()
-            self._weigh(key, lane, -_size(event))
-        del self._lanes[key]
+    async def _work(self, key: tuple[UpstreamPartition, bool], queue: _PartitionQueue) -> None:
+        try:
+            await self._empty(key, queue)
+        except Exception as problem:  # noqa: BLE001 - reported with its traceback; another engine is made
+            self._forget({source for source, _ in self._queues})
+            self._deliver_safely(EngineFailed(repr(problem), "".join(traceback.format_exception(problem))))
 
-    def _tell(self, event: EngineEvent) -> None:
+    async def _empty(self, key: tuple[UpstreamPartition, bool], queue: _PartitionQueue) -> None:
+        """Reports the events of a queue, in order, as interceptors leave them."""
+        while queue.events:
+            event = queue.events[0]
+            for seen in await self._intercepted(event):
+                self._deliver_safely(seen)
+                if not queue.events:
+                    return  # an event that was reported has ended the queue
+            queue.events.popleft()
+            self._count_bytes(key, queue, -_size(event))
+        del self._queues[key]
+
+    def _deliver_safely(self, event: EngineEvent) -> None:
         try:
             self._deliver(event)
-        except Exception as problem:  # noqa: BLE001 - a bug in what was told; reading goes on
+        except Exception as problem:  # noqa: BLE001 - a bug in its receiver; reading goes on
             context = {"message": "an engine's event was not taken", "exception": problem}
             asyncio.get_running_loop().call_exception_handler(context)
 
     # Interceptors
 
-    async def _seen(self, event: OfPartition) -> list[EngineEvent]:
-        """As the pool is to have it."""
+    async def _intercepted(self, event: PartitionEvent) -> list[EngineEvent]:
+        """Returns the events that the pool gets in place of an event, after interceptors have seen its records."""
         if isinstance(event, EndReached | Truncated) or not event.batches:
             return [event]
         chosen = self._intake.chosen(event.partition)
         if chosen is None:
             return [event]
-        judged = await self._judged(chosen, event)
+        judged = await self._intercept(chosen, event)
         if judged.records is None:
             return [event]
         first, last = event.batches[0].first, event.batches[-1].last
-        kept = cut_batches(memoryview(bytearray(judged.records)), first).batches
+        kept = split_into_runs(memoryview(bytearray(judged.records)), first).batches
         if isinstance(event, Reread):
             return [replace(event, batches=kept)]
         found: list[EngineEvent] = [replace(event, batches=kept)] if kept else []
@@ -288,32 +303,33 @@ class InterceptedEngine:
             found.append(EndReached(event.partition, last + 1, event.gap))
         return found
 
-    async def _judged(self, chosen: Chosen, event: Received | Reread) -> Judged:
-        """Tried until it is known: nothing goes past its interceptors."""
+    async def _intercept(self, chosen: Chosen, event: Received | Reread) -> ChainResult:
+        """Lets interceptors judge the records of an event. Tries again until they succeed: no record passes by its
+        interceptors."""
         intake = self._intake
-        topic, partition = intake.place(event.partition)
-        where = Where(intake.judges.name, topic, partition, On.FETCH, group=self._group)
-        work = Work(chosen, Task(chosen.steps, _records(event.batches), where))
-        rest = self._rest
+        topic, partition = intake.client_partition(event.partition)
+        where = Where(intake.runner.name, topic, partition, On.FETCH, group=self._group)
+        work = InterceptorWork(chosen, Task(chosen.steps, _records(event.batches), where))
+        backoff = self._backoff
         while True:
             async with intake.turns:
-                (result,) = await intake.judges.judged([work])
-            if isinstance(result, Judged) and not result.is_failed:
+                (result,) = await intake.runner.run([work])
+            if isinstance(result, ChainResult) and not result.is_failed:
                 return result
-            await asyncio.sleep(rest)
-            rest = min(2 * rest, MOST_REST)
+            await asyncio.sleep(backoff)
+            backoff = min(2 * backoff, MOST_BACKOFF)
 
 
-def _records(batches: tuple[Batch, ...]) -> bytes | memoryview:
+def _records(batches: tuple[RecordBatch, ...]) -> bytes | memoryview:
     return memoryview(batches[0].data) if len(batches) == 1 else b"".join(batch.data for batch in batches)
 
 
-def _size(event: OfPartition) -> int:
+def _size(event: PartitionEvent) -> int:
     return sum(len(each.data) for each in event.batches) if isinstance(event, Received | Reread) else 0
 
 
-def _below(event: OfPartition, offset: int) -> OfPartition | None:
-    """What of it lies below an offset, or begins there; a batch that reaches beyond it is cut by the pool."""
+def _below(event: PartitionEvent, offset: int) -> PartitionEvent | None:
+    """The part of an event below an offset. The pool itself cuts a batch that reaches beyond the offset."""
     match event:
         case Received(batches=batches):
             kept = tuple(each for each in batches if each.first < offset)

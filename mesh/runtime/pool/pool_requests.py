@@ -1,4 +1,4 @@
-"""What a pool does with the requests of its clients: a step of the pool for each."""
+"""The requests of a pool's clients: each causes a step of the pool."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mesh.pool.apis.table import TABLE
 from mesh.pool.common.effects import Effect
 from mesh.pool.common.results import CommitResult
 from mesh.pool.core import PoolCore
-from mesh.pool.share.requests import ShareFetchResult
+from mesh.pool.share.requests import ShareAcknowledgeResult, ShareFetchResult
 from mesh.pool.state.fetch import Delivered, FetchResult
 from mesh.runtime.pool.connection import PoolConnection
 from mesh.runtime.pool.step_loop import StepLoop
@@ -22,8 +22,8 @@ from mesh.wire.messages import OffsetCommitRequest, RequestMessage
 
 
 class PoolRequests:
-    """Implements `mesh.listener.requests.Handler` by steps of a pool. endpoint: what clients are told to come to; may
-    change."""
+    """Handles the requests of clients as steps of a pool. Implements `mesh.listener.requests.Handler`. endpoint: the
+    addresses for clients; may change."""
 
     table: Mapping[ApiKey, AnyApi] = TABLE
 
@@ -33,7 +33,7 @@ class PoolRequests:
         self._core = core
         self._step_loop = step_loop
         self._violations = 0
-        """Before the request that is being taken up."""
+        """The number of violations before the current request."""
 
     def context(self, pending: PendingRequest, fields: RequestFields) -> PoolContext:
         assert isinstance(pending.connection, PoolConnection)
@@ -43,13 +43,16 @@ class PoolRequests:
     def carry_out(self, pending: PendingRequest, effects: Sequence[Effect]) -> None:
         self._step_loop.carry_out(effects)
         if self._core.violations > self._violations and not any(_answers(effect, pending) for effect in effects):
-            pending.connection.client.abort()  # what was to answer it is closed
+            pending.connection.client.abort()  # the pool closed before it answered the request
 
     def answer_early(self, pending: PendingRequest) -> None:
         self._step_loop.carry_out(self._core.answer_early(pending, self._step_loop.now()))
 
     def is_unthrottled(self, result: object) -> bool:
-        """New records: what limits them is how fast the client commits."""
+        """True for new records, which the client limits by how fast it commits, and for acknowledgements of records
+        that the client has had."""
+        if isinstance(result, ShareAcknowledgeResult):
+            return result.settles
         if not isinstance(result, FetchResult | ShareFetchResult):
             return False
         return result.delivered is not None and result.delivered.is_new

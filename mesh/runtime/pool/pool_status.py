@@ -1,4 +1,4 @@
-"""The state of every pool as JSON, for `/status` and `kafka-mesh status`. docs/tools.md says what the keys mean."""
+"""The state of all pools as JSON, for `/status` and `kafka-mesh status`. docs/tools.md explains the keys."""
 
 from __future__ import annotations
 
@@ -6,15 +6,17 @@ from typing import Any
 
 from mesh.pool.core import PoolCore
 from mesh.pool.inspection import MemberView, PartitionView, view
+from mesh.runtime.pool.replay_status import replays_of
 
 Status = dict[str, Any]
 MOST_MEMBERS = 1_000
-"""Members of one pool that are listed; `members` counts them all."""
+"""The most members of one pool that are listed; `members` counts all."""
 
 
 def status_of(core: PoolCore, now: float, today: float) -> Status:
-    """now: seconds on the clock of the pools. today: seconds since the epoch, for the age of records."""
-    views = [view(pool, core.topics, now) for _, pool in sorted(core.pools.items())]
+    """Returns the state of the pools as JSON. now: seconds on the clock of the pools. today: seconds since the epoch,
+    for the age of records."""
+    views = [(pool, view(pool, core.topics, now)) for _, pool in sorted(core.pools.items())]
     return {
         "pools": [
             {
@@ -24,8 +26,9 @@ def status_of(core: PoolCore, now: float, today: float) -> Status:
                 "lag": sum(partition.lag or 0 for partition in each.partitions),
                 "members": [_member(member, now) for member in each.members[:MOST_MEMBERS]],
                 "partitions": [_partition(partition, now, today) for partition in each.partitions],
+                "replays": replays_of(pool),
             }
-            for each in views
+            for pool, each in views
         ],
     }
 

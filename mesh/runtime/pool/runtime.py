@@ -1,7 +1,8 @@
-"""A virtual cluster at work: its connections, its engines, its timer. It carries out what the pools decide.
+"""The runtime of a virtual cluster with pools: its connections, its engines, its timer. It executes the decisions of
+the pools.
 
-Every decision is a synchronous step of `mesh.pool` (`mesh.runtime.pool.step_loop`); those that clients ask for begin
-with a request (`mesh.runtime.pool.pool_requests`).
+Every decision is a synchronous step of `mesh.pool` (`mesh.runtime.pool.step_loop`). The steps that clients ask for
+begin with a request (`mesh.runtime.pool.pool_requests`).
 """
 
 from __future__ import annotations
@@ -17,19 +18,23 @@ from mesh.config.listeners import FIRST, ListenerName
 from mesh.listener.listener import Listener
 from mesh.listener.requests import PendingRequest, Requests
 from mesh.pool.apis.context import Endpoint
+from mesh.pool.apis.elsewhere import GROUPS_ELSEWHERE, RECORDS_ELSEWHERE
 from mesh.pool.common.delivery_events import DeliveryEvent
 from mesh.pool.common.effects import (
     AskUpstream,
+    ChangeGroupConfigs,
     DeadLetterUpstream,
     Effect,
     GivenUp,
     Gone,
+    KeepShareGroup,
     LeaveUpstream,
     RefreshTopics,
     Report,
     SubscribeUpstream,
 )
 from mesh.pool.common.ids import GroupId
+from mesh.pool.common.queries import LogOffset
 from mesh.pool.core import PoolCore
 from mesh.pool.pool import Pool
 from mesh.records.spans import ClusterName, CommitPosition, TopicName, UpstreamPartition
@@ -41,9 +46,10 @@ from mesh.runtime.pool.engines import EngineFactory, Engines
 from mesh.runtime.pool.pool_requests import PoolRequests
 from mesh.runtime.pool.pool_status import Status, status_of
 from mesh.runtime.pool.reports import Reports
+from mesh.runtime.pool.share_groups import ShareGroups
 from mesh.runtime.pool.step_loop import StepLoop
 from mesh.runtime.pool.tool_queries import ToolQueries
-from mesh.telemetry.journal import Journal
+from mesh.telemetry.journal import DeliveryLog
 from mesh.telemetry.logs import get_logger
 from mesh.telemetry.upstream_health import UpstreamHealth
 from mesh.upstream.engine import Isolation
@@ -51,13 +57,20 @@ from mesh.wire.errors import ErrorCode
 
 log = get_logger(__name__)
 
+FETCHES: Final = 1.5
+HEARTBEATS: Final = 4.0
+"""Seconds in which clients learn to use another process: they fetch several times a second, and most send a heartbeat
+every three seconds."""
+
 
 class PoolRuntime:
-    """One virtual cluster with a pool behind it. Implements `mesh.listener.target.Target`.
+    """The runtime of one virtual cluster with pools behind it. Implements `mesh.listener.target.Target`.
 
-    create: makes the engine of a pool on an upstream cluster. refresh: look upstream for topics soon.
-    write_dead_letter: writes one. journal: keeps one, if pools leave events. isolation: by which the engines read.
-    is_intercepted: whether interceptors see the records of a topic."""
+    create: makes the engine of a pool on an upstream cluster. refresh: requests that topics are looked up soon.
+    share_groups: the share groups in the store. write_dead_letter: writes a dead letter. journal: takes delivery
+    events, if the pools produce them. isolation: the isolation level of the engines. is_intercepted: returns True if
+    interceptors see the records of a topic.
+    """
 
     def __init__(
         self,
@@ -68,8 +81,9 @@ class PoolRuntime:
         refresh: Callable[[], None],
         upstream_health: UpstreamHealth,
         administration: Administration,
+        share_groups: ShareGroups,
         write_dead_letter: WriteDeadLetter = no_dead_letters,
-        journal: Journal | None = None,
+        journal: DeliveryLog | None = None,
         isolation: Isolation = "read_committed",
         is_intercepted: Callable[[TopicName], bool] = lambda _: False,
     ) -> None:
@@ -90,28 +104,30 @@ class PoolRuntime:
         self._refresh = refresh
         self._write_dead_letter = write_dead_letter
         self._reports = Reports(self.name, self._metrics, journal)
-        self.tool_queries = ToolQueries(administration, self._step_loop.carry_out)
+        self._share_groups = share_groups
+        self.tool_queries = ToolQueries(administration, share_groups, self._step_loop.carry_out)
         self._is_draining = False
 
     # Connections
 
     def accept(self, node: int | None = None, listener: ListenerName = FIRST) -> PoolConnection:
-        """Whichever of its two addresses a client came to, it is served the same."""
-        return PoolConnection(self.listener, self.core, self._step_loop, self._requests, self._versions)
+        """Makes a connection for a client. All addresses serve a client alike, but a share member has a session with
+        each node."""
+        return PoolConnection(self.listener, self.core, self._step_loop, self._requests, self._versions, node or 0)
 
     def status(self) -> Status:
-        """Every pool, its members and partitions."""
+        """Returns the state of all pools, with their members and partitions."""
         return status_of(self.core, self.now(), time.time())
 
     def admits(self, group: GroupId) -> bool:
-        """Of pools at one address one at most admits a group."""
+        """True if this target admits a group. Of several targets at one address at most one does."""
         return self.core.rules.refusal(group) is ErrorCode.NONE
 
     # Leases
 
     def leasing(self, group: GroupId, step: Callable[[Pool, Ticket], None]) -> asyncio.Future[object] | ErrorCode:
-        """Let a holder of leases do a step in the pool of a group, with the ticket that its answer will name. An error
-        if it may not."""
+        """Runs a step for a holder of leases in the pool of a group. Returns the future of the answer, which is the
+        ticket that the step gets, or the error with which the step is refused."""
         if self._is_draining:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         reply: asyncio.Future[object] = self._loop.create_future()
@@ -119,8 +135,12 @@ class PoolRuntime:
         self._step_loop.carry_out(effects)
         return reply if error is ErrorCode.NONE else error
 
+    async def offsets_at(self, times: Mapping[UpstreamPartition, int]) -> Mapping[UpstreamPartition, LogOffset]:
+        """Looks up the offsets of times, as `ToolQueries.offsets_at` does."""
+        return await self.tool_queries.offsets_at(times)
+
     def missing_topic(self, name: TopicName) -> None:
-        """Look upstream again soon."""
+        """Notes that clients ask for an unknown topic. The mesh soon checks whether it exists upstream by now."""
         self._step_loop.carry_out(self.core.missing_topic(name))
 
     # Upstream
@@ -128,39 +148,55 @@ class PoolRuntime:
     def topics_changed(self, cluster: ClusterName, topics: Mapping[TopicName, int]) -> None:
         self._step_loop.carry_out(self.core.topics_changed(cluster, topics, self.now()))
 
-    # Changes, and the end
+    # Changes and the end
 
     def step(self, step: Callable[[PoolCore, float], Sequence[Effect]]) -> None:
-        """Let an operator do a step, at this time."""
+        """Runs a step for an operator, now."""
         self._step_loop.carry_out(step(self.core, self.now()))
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        """Wait until a step has made it so."""
+        """Waits until the condition holds after a step."""
         await self._step_loop.until(condition)
 
     def change_endpoint(self, endpoint: Endpoint) -> None:
-        """What clients are told to come to, from the next answer on."""
+        """Changes the addresses for clients, from the next response on."""
         self._handler.endpoint = endpoint
 
+    @property
+    def endpoint(self) -> Endpoint:
+        """The addresses for clients."""
+        return self._handler.endpoint
+
+    async def move_clients_to(self, endpoint: Endpoint) -> None:
+        """Leads clients to another process, from the next response on. Returns when most of them have got one."""
+        self.change_endpoint(endpoint)
+        self._requests.replace(RECORDS_ELSEWHERE)
+        await asyncio.sleep(FETCHES)
+        self._requests.replace(GROUPS_ELSEWHERE)
+        await asyncio.sleep(HEARTBEATS)
+
     def begin_stop(self, grace: float) -> None:
-        """Give no records any more; members have `grace` seconds to commit what they hold."""
+        """Delivers no more records; members have `grace` seconds to commit what they hold."""
         self.step(lambda cluster, now: cluster.begin_stop(grace, now))
 
     async def drained(self) -> None:
-        """Wait until all that members hold is committed, or their time is over."""
+        """Waits until all that members hold is committed, or their time is over."""
         await self.until(lambda: self.core.is_drained)
 
     def drain_pool(self, group: GroupId, grace: float) -> None:
-        """As `begin_stop`, for one group; then its upstream groups are left, and its members stay."""
+        """Delivers no more records of one group; its members have `grace` seconds to commit what they hold. Then the
+        pool leaves its upstream groups, and its members stay."""
         self.step(lambda cluster, now: cluster.drain_pool(group, grace, now))
 
     def serve_again(self, group: GroupId) -> None:
         self.step(lambda cluster, now: cluster.serve_again(group, now))
 
     def drain(self) -> None:
-        """Answer what waits, commit, leave the upstream groups. `engines.closed` tells when that is done.
+        """Answers waiting requests, commits, and leaves the upstream groups. `engines.closed` returns when that is
+        done.
 
-        No request is taken up from now on: it could open what was just closed."""
+        From now on no request is handled: it could open again what was just closed.
+        """
         self._is_draining = True
         self.listener.begin_stop()
         self._step_loop.stop_requests()
@@ -171,6 +207,7 @@ class PoolRuntime:
 
     def close_connections(self) -> None:
         self.tool_queries.close()
+        self._share_groups.close()
         self.listener.close()
         self._step_loop.close()
 
@@ -182,7 +219,7 @@ class PoolRuntime:
                 self._reply(ticket, result)
             case SubscribeUpstream(group):
                 pool = self.core.pools.get(group)
-                if pool is not None:  # it may have been closed by what followed in the same step
+                if pool is not None:  # a later effect of the same step may have closed it
                     self._metrics.watch_group(self.name, group, effect.cluster)
                     self.engines.subscribe(pool, effect)
             case LeaveUpstream(group, positions, cluster):
@@ -194,10 +231,14 @@ class PoolRuntime:
             case AskUpstream(ticket, question):
                 assert isinstance(ticket, PendingRequest)
                 self.tool_queries.ask(ticket, question)
+            case KeepShareGroup(group):
+                self._share_groups.keep(group)
+            case ChangeGroupConfigs():
+                self._share_groups.change(effect, self._step_loop.carry_out)
             case RefreshTopics():
                 self._refresh()
             case DeliveryEvent() | GivenUp() | Gone() | Report():
-                self._reports.tell(effect)
+                self._reports.report(effect)
             case _:
                 self.engines.command(effect)
 
@@ -215,7 +256,7 @@ class PoolRuntime:
             self._metrics.forget_group(self.name, group)
 
     def _reply(self, ticket: Ticket, result: object) -> None:
-        """To a client, or to a holder of leases."""
+        """Gives a result to a client or to a holder of leases."""
         if isinstance(ticket, asyncio.Future):
             if not ticket.done():
                 ticket.set_result(result)

@@ -1,7 +1,10 @@
-"""Executes all effects of one step before the next step starts, whoever caused it. Then connections take up their next
-requests, and the timer is set.
+"""Executes all effects of one step before the next step starts. Then connections handle their next requests, and the
+timer is set.
 
-An exception that an effect raises goes to the event loop, which logs it; what else was to be done is done.
+Connections take turns: each handles one request in a turn of the event loop. Otherwise a client that sends hundreds of
+requests at once would delay all others by all of them.
+
+An exception in an effect goes to the event loop, which logs it. The other effects are still executed.
 """
 
 from __future__ import annotations
@@ -18,12 +21,12 @@ from mesh.pool.core import PoolCore
 class QueuedConnection(Protocol):
     """A connection whose requests wait until the step before them has ended."""
 
-    def take_up(self) -> None:
-        """Take up the next request."""
+    def handle_next(self) -> None:
+        """Handles the next request."""
 
 
 class StepLoop:
-    """Executes effects, and lets connections take up requests. do: carries out one effect, which may cause further
+    """Executes effects, and lets connections handle requests. do: executes one effect, which may cause further
     steps."""
 
     def __init__(self, core: PoolCore, do: Callable[[Effect], None]) -> None:
@@ -33,16 +36,25 @@ class StepLoop:
         self.now: Final[Callable[[], float]] = self._loop.time
         self._effects: deque[Effect] = deque()
         self._ready: deque[QueuedConnection] = deque()
+        self._next_turn: dict[QueuedConnection, None] = {}
+        """Connections with further requests, in the order of their turns."""
         self._carrying_out = False
         self._awaited: list[tuple[Callable[[], bool], asyncio.Event]] = []
-        """What somebody waits for."""
+        """Conditions that callers wait for, each with the event that is set when it holds."""
         self._timer: asyncio.Handle | None = None
         self._due = 0.0
         self._takes_requests = True
 
-    def take_up(self, connection: QueuedConnection) -> None:
-        """Let it take up its next request, once everything that was decided before is done."""
-        if self._takes_requests:
+    def schedule(self, connection: QueuedConnection) -> None:
+        """Lets a connection handle its next request: now, or in the next turn of the event loop if this is called while
+        effects are executed or another request is handled."""
+        if not self._takes_requests:
+            return
+        if self._carrying_out:
+            if not self._next_turn:
+                self._loop.call_soon(self._begin_turn)
+            self._next_turn[connection] = None
+        else:
             self._ready.append(connection)
             self.carry_out(())
 
@@ -56,7 +68,7 @@ class StepLoop:
                 if self._effects:
                     self._do(self._effects.popleft())
                 else:
-                    self._ready.popleft().take_up()
+                    self._ready.popleft().handle_next()
         finally:
             self._carrying_out = False
             for each in [each for each in self._awaited if each[0]()]:
@@ -67,21 +79,27 @@ class StepLoop:
             self._arm()
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        """Wait until a step has made it so."""
+        """Waits until the condition holds after a step."""
         if not condition():
             event = asyncio.Event()
             self._awaited.append((condition, event))
             await event.wait()
 
     def stop_requests(self) -> None:
-        """Take up no request any more."""
+        """Handles no further requests."""
         self._takes_requests = False
 
     def close(self) -> None:
-        """No more of the timer."""
+        """Stops the timer."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+    def _begin_turn(self) -> None:
+        if self._takes_requests:
+            self._ready.extend(self._next_turn)
+        self._next_turn.clear()
+        self.carry_out(())
 
     def _arm(self) -> None:
         deadline = self._core.next_deadline()
@@ -94,5 +112,5 @@ class StepLoop:
 
     def _tick(self) -> None:
         self._timer = None
-        # The loop counts milliseconds and may be early by a part of one; asking again would spin until that has passed.
+        # The loop counts milliseconds, and may wake a fraction of one early. A timer for the rest would spin.
         self.carry_out(self._core.tick(max(self.now(), self._due)))

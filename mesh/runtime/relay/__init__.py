@@ -1,1 +1,2 @@
-"""A relay at work: its clients' connections, each with one of its own to a broker, and the nodes of its cluster."""
+"""The runtime of a relay: clients' connections, each with its own connection to a broker, and the nodes of the
+cluster."""

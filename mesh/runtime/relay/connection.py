@@ -1,10 +1,10 @@
-"""One client's connection to a relay, and the connection to a broker that carries its requests.
+"""The connection of one client to a relay, and the connection to a broker that carries its requests.
 
-A client comes to a node's address, or to the one that is no node's and stands for any. Its requests pass to the broker
-at once, several in flight, and their answers back in the same order. The connection ends when either end is lost: a
-client sees what it would see of its broker.
+A client connects to the address of a node, or to the bootstrap address, which stands for any node. Its requests pass to
+the broker at once, several in flight, and the responses come back in the same order. When one end is lost, the
+connection ends: a client sees the same as at its broker.
 
-Nothing is read from an end while the other one does not take what has come; so little is in memory of each connection.
+Nothing is read from one end while the other one does not accept data, so each connection needs little memory.
 """
 
 from __future__ import annotations
@@ -16,14 +16,21 @@ from typing import Final
 from mesh.apis.listener_table import LISTENER_TABLE
 from mesh.listener.client_transport import AUTHENTICATION_TIMEOUT, ClientTransport
 from mesh.listener.requests import PendingRequest
-from mesh.runtime.interception.stage import NO_INTERCEPTION, NoInterception, interception_of
+from mesh.runtime.interception.stage import (
+    NO_INTERCEPTION,
+    Interception,
+    InterceptionHandler,
+    NoInterception,
+    interception_of,
+)
 from mesh.runtime.relay.leg_opener import LINGER, LegOpener
 from mesh.runtime.relay.services import RelayServices
-from mesh.runtime.relay.topologies import raised_among, taken_requests
+from mesh.runtime.relay.splicing import RequestSplicing, plain_socket
+from mesh.runtime.relay.topologies import interception_handlers
 from mesh.runtime.relay.traffic import NodeTraffic
 from mesh.upstream.links.leg import Leg
 from mesh.wire.apis import ApiKey, Versions
-from mesh.wire.connection import Request, ServerConnection
+from mesh.wire.connection import FramedRequest, ServerConnection
 from mesh.wire.errors import ProtocolError
 from mesh.wire.features import NO_FEATURES, Features
 from mesh.wire.messages import Buffer, ResponseMessage
@@ -33,52 +40,57 @@ from mesh.wire.relaying import LARGEST_LOCAL, RelayedConnection, RelayedRequest
 
 SERVED_HERE: Final = {key: (each.versions.lowest, each.versions.highest) for key, each in LISTENER_TABLE.items()}
 BEFORE_AUTHENTICATION: Final = OF_AUTHENTICATION | {ApiKey.API_VERSIONS}
-UNCOUNTED: Final = frozenset({ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.SHARE_FETCH, ApiKey.SHARE_ACKNOWLEDGE})
-"""Requests that carry records: they are the work itself, and no load beside it."""
+UNCHARGED: Final = frozenset({ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.SHARE_FETCH, ApiKey.SHARE_ACKNOWLEDGE})
+"""Requests that move or acknowledge records. The quota of requests does not charge them: they are the work itself,
+not load beside it."""
 
 
 class RelayConnection(asyncio.BufferedProtocol):
-    """One client's connection. node: whose address the client came to; None for the one that is no node's.
+    """The connection of one client. node: the node whose address the client connected to; None for the bootstrap
+    address.
 
-    answered_here: APIs of which no request of a client passes that need not authenticate (any more).
+    local_apis: APIs whose requests the mesh answers itself once the client has authenticated, if it must. Unused if
+    clients authenticate at the cluster.
     """
 
-    answered_here: Collection[ApiKey] = OF_AUTHENTICATION
+    local_apis: Collection[ApiKey] = OF_AUTHENTICATION
 
     def __init__(self, services: RelayServices, node: int | None) -> None:
         self.client = ClientTransport(services.listener, self, services.name)
-        self.in_work: PendingRequest | None = None
+        self.current_request: PendingRequest | None = None
         self._services = services
         self._node = node
         self._listener = services.listener
-        self._authentication = PassedAuthentication() if services.is_bare else None
+        self._authentication = PassedAuthentication() if services.passes_authentication else None
         self._unauthenticated: asyncio.TimerHandle | None = None
         self._has_sasl = services.listener.security.sasl is not None
         self._wire = self._make_wire()
-        others = taken_requests(services, lambda: self._opener.place)
-        self._interception = interception_of(
-            self, services.interceptors, self.client, self._may_be_intercepted, services.limit, others
-        )
-        self._door: ServerConnection | None = None
+        self._interception = self._make_interception()
+        self._local_connection: ServerConnection | None = None
         self._is_going_on = False
         self._is_named = False
-        """Whether the client named the node, and did not come to its address."""
+        """True if the client named the node in its TLS handshake, and did not connect to an address of the node."""
         self._leg: Leg | None = None
         self._opener = LegOpener(services, self.client.id)
         self._traffic: NodeTraffic = services.traffic.of(-1)
-        self._looking: asyncio.Task[None] | None = None
-        """While it is not known what the nodes serve, which a client asks before it authenticates."""
+        self._waiting_for_nodes: asyncio.Task[None] | None = None
+        """Waits for the versions that the nodes serve. A client asks for versions before it authenticates."""
         self._unsent: list[Buffer] = []
-        """What is to be passed on when there is a leg."""
+        """Bytes to pass on when there is a leg."""
         self._is_leg_full = False
-        self._is_leg_paused = False
+        self._is_leg_reading_paused = False
+        self._splicing = RequestSplicing(services.pipes, services.listener.admission.count_broker_connections)
 
     def _make_wire(self) -> RelayedConnection:
         services = self._services
         return RelayedConnection(
             services.served,
             services.advertised,
-            BEFORE_AUTHENTICATION if self._has_sasl else frozenset() if services.is_bare else OF_AUTHENTICATION,
+            BEFORE_AUTHENTICATION
+            if self._has_sasl
+            else frozenset()
+            if services.passes_authentication
+            else OF_AUTHENTICATION,
             services.addresses,
             self._answered,
             LARGEST_LOCAL,
@@ -87,32 +99,47 @@ class RelayConnection(asyncio.BufferedProtocol):
             raised if services.topologies is not None else None,
         )
 
+    def _make_interception(self) -> Interception | NoInterception:
+        services = self._services
+        others = self._interception_handlers()
+        return interception_of(
+            self, services.interceptors, self.client, self._may_be_intercepted, services.largest_request, others
+        )
+
+    def _interception_handlers(self) -> Sequence[InterceptionHandler]:
+        """The handlers of requests about topology descriptions."""
+        return interception_handlers(self._services, lambda: self._opener.node)
+
     # Called by the event loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         if self._node is None:
             self._node = self._services.node_of(transport)
             self._is_named = True
-        self._opener.aim(self._node, is_named=self._is_named)
+        self._opener.set_node(self._node, is_named=self._is_named)
         self.client.open(transport)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        return self._services.chunks.take()
+        return self._splicing.first(self._services.chunks.take())
 
     def buffer_updated(self, nbytes: int) -> None:
         chunk, wire = self._services.chunks.read(nbytes), self._wire
         if not self.client.is_open or wire.problem is not None:
             return
         if isinstance(self._interception, NoInterception):
-            self._send(wire.receive_requests(chunk, self._listener.now()))
+            passed = wire.receive_requests(chunk, self._listener.now())
+            self._send_to_broker(self._splicing.begin(self, passed, wire.unread))
+            if not self.client.is_open:
+                return
             self._go_on()
         else:
             self._interception.requests(chunk)
-        # Nothing is kept of a frame that is unfinished; so it may take its time, as long as something comes.
+        # Most of an unfinished frame passes on at once, and the rest is bounded. So a frame may take its time as long
+        # as bytes come.
         self.client.received(whole=True, unfinished=self.has_unfinished_frame)
         self._pace()
         if self._opener.is_session_over:
-            self._check_settled()  # the last request may be one without an answer
+            self._check_idle()  # the last request may be one without a response
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.client.end()
@@ -128,14 +155,16 @@ class RelayConnection(asyncio.BufferedProtocol):
     # Called by its transport
 
     def opened(self) -> None:
-        if self._services.is_stopping:  # its handshake began before that
+        if self._services.is_stopping:  # its handshake began before the stop
             asyncio.get_running_loop().call_soon(self.client.close)
         if self._has_sasl and not self._services.nodes.are_known:
-            self._looking = asyncio.get_running_loop().create_task(self._first_look(), name="wait for nodes")
+            self._waiting_for_nodes = asyncio.get_running_loop().create_task(
+                self._wait_for_nodes(), name="wait for nodes"
+            )
 
     def established(self) -> None:
         if self._authentication is None:
-            self._wire.change(local=self.answered_here, limit=self._services.limit())
+            self._wire.change(local=self.local_apis, limit=self._services.largest_request())
         else:
             loop = asyncio.get_running_loop()
             self._unauthenticated = loop.call_later(AUTHENTICATION_TIMEOUT, self._close_unauthenticated)
@@ -147,10 +176,10 @@ class RelayConnection(asyncio.BufferedProtocol):
         self._pace()
 
     def closed(self) -> None:
-        if self.in_work is not None:
-            self.in_work.work = None  # it names the request: no cycle may stay
-            self.in_work = None
-        for waiting in (self._looking, self._unauthenticated):
+        if self.current_request is not None:
+            self.current_request.work = None  # break the cycle: the work names the request
+            self.current_request = None
+        for waiting in (self._waiting_for_nodes, self._unauthenticated):
             if waiting is not None:
                 waiting.cancel()
         self._release_leg(is_orderly=True)
@@ -158,7 +187,7 @@ class RelayConnection(asyncio.BufferedProtocol):
         self._interception.close()
         self._interception = NO_INTERCEPTION
         if self._services.is_stopping:
-            self._services.settled(self.client)
+            self._services.connection_idle(self.client)
 
     @property
     def is_busy(self) -> bool:
@@ -168,31 +197,30 @@ class RelayConnection(asyncio.BufferedProtocol):
     def has_unfinished_frame(self) -> bool:
         return self._wire.has_unfinished_frame or self._interception.has_unfinished_frame
 
-    # Called for its requests that are answered here
+    # Called for requests that are answered here
 
-    def answer(self, request: Request, response: ResponseMessage | None) -> None:
-        door = self._door
-        assert door is not None and response is not None
-        door.answer(request, response)
-        self._answered_here(door.data_to_send())
+    def answer(self, request: FramedRequest, response: ResponseMessage | None) -> None:
+        connection = self._local_connection
+        assert connection is not None and response is not None
+        connection.answer(request, response)
+        self._send_local_answer(connection.data_to_send())
 
-    def _answered_here(self, answer: list[Buffer]) -> None:
-        self._tell(self._wire.answer(answer))
+    def _send_local_answer(self, answer: list[Buffer]) -> None:
+        self._send_answers(self._wire.answer(answer))
         if self._is_going_on or self.client.is_ending:
             return
-        self._send(self._wire.pass_on(self._listener.now()))
+        self._send_to_broker(self._wire.pass_on(self._listener.now()))
         self._go_on()
         self._pace()
-        self._check_settled()
+        self._check_idle()
 
     def served(self) -> Mapping[ApiKey, Versions]:
-        """What is served at the address that the client came to, as far as that is known without a leg."""
-        services = self._services
-        served = services.nodes.served_at(self._node, services.advertised)
-        return served if services.topologies is None else raised_among(served, services.advertised)
+        """The APIs served at the client's address, as far as they are known without a leg."""
+        return self._services.served_at(self._node, self._services.advertised)
 
     def features(self) -> Features:
-        """None before the authentication: behind it the node says them itself."""
+        """Returns no features: a client asks here before it authenticates. After that the node reports its features
+        itself."""
         return NO_FEATURES
 
     # Called by its leg
@@ -208,7 +236,7 @@ class RelayConnection(asyncio.BufferedProtocol):
 
     def leg_received(self, chunk: memoryview) -> None:
         try:
-            self._tell(self._wire.receive_answers(chunk))
+            self._send_answers(self._wire.receive_answers(chunk))
         except ProtocolError as problem:
             self._opener.answered_badly(problem)
             self._release_leg(is_orderly=False)
@@ -217,15 +245,15 @@ class RelayConnection(asyncio.BufferedProtocol):
         if self._unauthenticated is not None:
             self._check_authentication()
         if self._wire.is_blocked:
-            self._send(self._wire.pass_on(self._listener.now()))
+            self._send_to_broker(self._wire.pass_on(self._listener.now()))
             self._go_on()
         self._pace()
         if not isinstance(self._interception, NoInterception):
             self._pace_leg()
-        self._check_settled()
+        self._check_idle()
 
-    def leg_paused(self, *, is_paused: bool) -> None:
-        self._is_leg_full = is_paused
+    def leg_full(self, *, is_full: bool) -> None:
+        self._is_leg_full = is_full
         self._pace()
 
     def leg_lost(self, reason: str) -> None:
@@ -236,7 +264,27 @@ class RelayConnection(asyncio.BufferedProtocol):
         else:
             self.client.close()
 
-    # Called by what opens it
+    # Called while the rest of a request is spliced
+
+    def plain_ends(self) -> tuple[int, int] | None:
+        leg = self._leg
+        source, target = plain_socket(self.client.transport), plain_socket(leg.transport if leg is not None else None)
+        return None if source is None or target is None else (source, target)
+
+    def is_leg_free(self) -> bool:
+        transport = self._leg.transport if self._leg is not None else None
+        return transport is not None and not transport.get_write_buffer_size()
+
+    def spliced(self, count: int) -> None:
+        self._wire.passed(count)
+        self.client.received(whole=True, unfinished=self.has_unfinished_frame)
+
+    def splice_ended(self) -> None:
+        self._pace()
+        if self._opener.is_session_over:
+            self._check_idle()
+
+    # Called by the opener of its leg
 
     def leg_reached(self, node: int) -> None:
         self._traffic = self._services.traffic.of(node)
@@ -246,13 +294,15 @@ class RelayConnection(asyncio.BufferedProtocol):
 
     def session_ended(self) -> None:
         self._pace()
-        self._check_settled()
+        self._check_idle()
 
     # Called by its interceptors
 
     def pass_on(self, requests: Sequence[Buffer]) -> None:
         for each in requests:
-            self._send(self._wire.receive_requests(memoryview(each), self._listener.now()))
+            if not self.client.is_open:  # one of them was refused
+                return
+            self._send_to_broker(self._wire.receive_requests(memoryview(each), self._listener.now()))
             self._go_on()
 
     def send(self, answers: Sequence[Buffer]) -> None:
@@ -261,7 +311,7 @@ class RelayConnection(asyncio.BufferedProtocol):
     def decided(self) -> None:
         self._pace()
         self._pace_leg()
-        self._check_settled()
+        self._check_idle()
 
     def interception_ended(self, problem: ProtocolError | None) -> None:
         if problem is not None:
@@ -269,68 +319,68 @@ class RelayConnection(asyncio.BufferedProtocol):
         else:
             self.client.abort()
 
-    # How
+    # Internals
 
     def _may_be_intercepted(self) -> bool:
-        """Whether the client is authenticated, as far as it has to be."""
+        """True if the client has authenticated, or need not."""
         if self._authentication is not None:
             return self._authentication.is_done
         return not self._has_sasl or self.client.session.refusal(self._listener.now()) is None
 
-    def _tell(self, answers: list[Buffer]) -> None:
+    def _send_answers(self, answers: list[Buffer]) -> None:
         if isinstance(self._interception, NoInterception):
             self.client.write(answers)
         else:
             self._interception.answers(answers)
 
     def _pace_leg(self) -> None:
-        """Its broker's answers wait for those before them, too."""
+        """Pauses or resumes the leg. Responses of the broker also wait while an earlier one is held up."""
         is_paused = self.client.is_writing_paused or self._interception.is_holding_answer
-        if self._leg is not None and self._leg.is_open and is_paused is not self._is_leg_paused:
-            self._is_leg_paused = is_paused
+        if self._leg is not None and self._leg.is_open and is_paused is not self._is_leg_reading_paused:
+            self._is_leg_reading_paused = is_paused
             self._leg.pause(is_paused=is_paused)
 
-    def _check_settled(self) -> None:
+    def _check_idle(self) -> None:
         if not self.is_busy:
             if self._wire.problem is not None:
                 self._check_problem()
             if self._services.is_stopping:
-                self._services.settled(self.client)
+                self._services.connection_idle(self.client)
             if self._opener.is_session_over and not self.has_unfinished_frame:
                 self.client.close()
 
-    async def _look(self) -> None:
-        await self._services.nodes.first_look()
+    async def _wait_until_known(self) -> None:
+        await self._services.nodes.wait_until_known()
 
-    async def _first_look(self) -> None:
+    async def _wait_for_nodes(self) -> None:
         try:
-            await self._look()
-        except Exception as problem:  # noqa: BLE001 - a bug is told as where a leg is opened
-            self._looking = None
+            await self._wait_until_known()
+        except Exception as problem:  # noqa: BLE001 - a bug is logged like one at the opening of a leg
+            self._waiting_for_nodes = None
             self._opener.failed(problem)
             self.client.reset()
             return
-        self._looking = None
+        self._waiting_for_nodes = None
         self.resumed()
 
     def _guard(self, api_key: int) -> None:
-        """On a listener with SASL."""
+        """Checks that a client may send a request on a listener with SASL. Raises ProtocolError."""
         if (reason := self.client.session.refusal(self._listener.now())) is not None:
             raise ProtocolError(reason, f"API {api_key} needs an authentication first")
 
     def _check_authentication(self) -> None:
-        """Of a client that authenticates at the cluster itself."""
+        """Ends the time limit of a client that authenticates at the cluster itself, when it has done so."""
         assert self._authentication is not None and self._unauthenticated is not None
         if self._authentication.is_done:
             self._unauthenticated.cancel()
             self._unauthenticated = None
-            self._wire.change(limit=self._services.limit())
+            self._wire.change(limit=self._services.largest_request())
 
     def _close_unauthenticated(self) -> None:
         detail = f"the cluster has not let the client in within {AUTHENTICATION_TIMEOUT:g} s"
         self.client.refuse(ProtocolError("authentication_timeout", detail))
 
-    def _send(self, buffers: list[Buffer]) -> None:
+    def _send_to_broker(self, buffers: list[Buffer]) -> None:
         if not buffers:
             return
         if self._leg is not None and self._leg.is_open:
@@ -341,7 +391,7 @@ class RelayConnection(asyncio.BufferedProtocol):
             self._open_leg()
 
     def _go_on(self) -> None:
-        """Serve what is answered here, and pass on what waited for that."""
+        """Answers local requests, and passes on the requests that waited for them."""
         if self._wire.local:
             self._serve_local()
         if self._wire.problem is not None:
@@ -354,28 +404,26 @@ class RelayConnection(asyncio.BufferedProtocol):
                 self._serve_here(self._wire.local.pop())
                 if self.client.is_ending:
                     break
-                self._send(self._wire.pass_on(self._listener.now()))
+                self._send_to_broker(self._wire.pass_on(self._listener.now()))
         except ProtocolError as problem:
             self.client.refuse(problem)
         finally:
             self._is_going_on = False
 
     def _may_answer_here(self) -> bool:
-        return self._looking is None
+        return self._waiting_for_nodes is None
 
     def _check_problem(self) -> None:
-        """What a client sent before that is answered first, as by a broker."""
-        is_settled = not self.is_busy and not self._unsent
-        if self._wire.problem is not None and is_settled and self.client.is_open:
+        """Ends the connection because of a protocol error. Requests that the client sent before the error are answered
+        first, as by a broker."""
+        is_idle = not self.is_busy and not self._unsent
+        if self._wire.problem is not None and is_idle and self.client.is_open:
             self.client.refuse(self._wire.problem)
 
     def _serve_here(self, frame: bytes) -> None:
-        door = self._door = self._door or ServerConnection(SERVED_HERE, LARGEST_LOCAL)
-        for request in door.receive_data(frame):
+        connection = self._local_connection = self._local_connection or ServerConnection(SERVED_HERE, LARGEST_LOCAL)
+        for request in connection.receive_data(frame):
             self._services.requests.handle(self, request)
-        if refusal := door.data_to_send():  # of an ApiVersions in a version that is not known
-            self._tell(self._wire.answer(refusal))
-            self.client.rest(self._listener.admission.take(self.client))
 
     def _pace(self) -> None:
         wire = self._wire
@@ -385,18 +433,21 @@ class RelayConnection(asyncio.BufferedProtocol):
 
     def _answered(self, request: RelayedRequest) -> None:
         self._traffic.add(request, self._listener.now())
-        if request.api_key not in UNCOUNTED and not request.is_local:
-            rest = self._listener.admission.take(self.client)
-            if rest > 0:
+        if request.api_key not in UNCHARGED and not request.is_local:
+            throttle = self._listener.admission.charge_request(self.client)
+            if throttle > 0:
                 self._listener.metrics.throttled(self._listener.name, request.api_key.name)
-                self.client.rest(rest)
+                self.client.throttle(throttle)
 
     def _open_leg(self) -> None:
         self._leg = Leg(self, self._services.chunks)
+        self._listener.admission.count_broker_connections(1)
         self._opener.open(self, self._leg)
 
     def _release_leg(self, *, is_orderly: bool) -> None:
         leg, self._leg = self._leg, None
+        self._splicing.close()
         if leg is not None:
+            self._listener.admission.count_broker_connections(-1)
             leg.close(linger=LINGER if is_orderly else 0.0)
         self._opener.release()

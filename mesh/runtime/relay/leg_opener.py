@@ -1,6 +1,7 @@
-"""How a client's connection to a broker comes about and is counted, and when the session of our credentials ends.
+"""Opens and counts the leg of a client's connection to a broker, and ends it when the session of the mesh's credentials
+ends.
 
-Whatever goes wrong on the way ends that client's connection, and nothing else: also a bug, which is told loudly.
+Any failure on the way ends that client's connection only. A bug does so, too, and is logged as an error.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ from mesh.wire.errors import ProtocolError
 log = get_logger(__name__)
 
 LINGER: Final = 10.0
-"""Seconds in which a broker takes what its client had sent before it left."""
+"""Seconds that a broker has to read what a client sent before it left."""
 _BUG: Final = "internal_error"
 
 
 class OpenerOwner(Protocol):
-    """What has legs opened for it."""
+    """The connection that owns an opener of legs."""
 
     def leg_reached(self, node: int) -> None: ...
 
@@ -36,9 +37,9 @@ class OpenerOwner(Protocol):
 
 
 class LegOpener:
-    """Opens the connection to a broker for one client, counts it at its node, and tells when its session ends.
+    """Opens the connection to a broker for one client, counts it at its node, and reports the end of its session.
 
-    connection: the client's. It keeps no owner: what names one is cancelled when the leg is released.
+    connection: the id of the client's connection. References to its owner are dropped when the leg is released.
     """
 
     def __init__(self, services: RelayServices, connection: ConnectionId) -> None:
@@ -51,16 +52,16 @@ class LegOpener:
         self._opening: asyncio.Task[None] | None = None
         self._session: asyncio.TimerHandle | None = None
 
-    def aim(self, node: int | None, *, is_named: bool) -> None:
-        """node: whose address the client came to; None for any. is_named: whether it named it, and did not come to its
-        address."""
+    def set_node(self, node: int | None, *, is_named: bool) -> None:
+        """Sets the node to connect to. node: None for any node. is_named: True if the client named the node in its TLS
+        handshake, and did not connect to an address of the node."""
         self._node, self._is_named = node, is_named
 
     def open(self, owner: OpenerOwner, leg: Leg) -> None:
         self._opening = asyncio.get_running_loop().create_task(self._open(owner, leg), name="open a leg")
 
     def release(self) -> None:
-        """The leg is not counted any more, and nobody is told of anything."""
+        """Stops counting the leg, and reports nothing more."""
         for waiting in (self._opening, self._session):
             if waiting is not None:
                 waiting.cancel()
@@ -69,15 +70,15 @@ class LegOpener:
             self._reached.legs -= 1
             self._reached = None
 
-    # What went wrong
+    # Failures
 
     def failed(self, problem: Exception) -> None:
-        """The leg could not be opened."""
+        """Counts and logs that the leg could not be opened."""
         if isinstance(problem, Unreachable):
             self.lost("unreachable", str(problem))
             return
         log.error(
-            "a connection was closed: kafka-mesh has a bug",
+            "connection closed: bug in kafka-mesh",
             virtual_cluster=self._services.listener.name,
             connection=self._connection,
             traceback="".join(format_exception(problem)),
@@ -85,13 +86,13 @@ class LegOpener:
         self.lost(_BUG, repr(problem))
 
     def lost(self, kind: str, reason: str) -> None:
-        """It was lost, or there was none."""
-        node = self.place
+        """Counts a leg that was lost, or could not be opened."""
+        node = self.node
         if node is None or (self._is_named and node not in self._services.nodes.known):
-            node = -1  # clients may name any
+            node = -1  # clients may name any number
         self._services.traffic.leg_lost(node, kind)
         log.debug(
-            "a connection to a broker was lost",
+            "broker connection lost",
             virtual_cluster=self._services.listener.name,
             connection=self._connection,
             node=node,
@@ -101,25 +102,27 @@ class LegOpener:
     def answered_badly(self, problem: ProtocolError) -> None:
         self.lost(problem.reason, str(problem))
         log.warning(
-            "a connection was closed: its broker's answer is none",
+            "connection closed: unreadable broker response",
             virtual_cluster=self._services.listener.name,
             connection=self._connection,
-            node=self.place,
+            node=self.node,
             reason=problem.reason,
             detail=str(problem),
         )
 
-    # How
+    # Internals
 
     @property
-    def place(self) -> int | None:
-        """The node that was reached, or else whose address the client came to."""
+    def node(self) -> int | None:
+        """The node that was reached; before that, the node that the client connected to."""
         return self._reached.id if self._reached is not None else self._node
 
     async def _open(self, owner: OpenerOwner, leg: Leg) -> None:
         services = self._services
         try:
-            reached, ends_at = await services.nodes.open_leg(self._node, leg, is_bare=services.is_bare)
+            reached, ends_at = await services.nodes.open_leg(
+                self._node, leg, passes_authentication=services.passes_authentication
+            )
         except Exception as problem:  # noqa: BLE001 - see the module
             self._opening = None
             self.failed(problem)
@@ -133,8 +136,8 @@ class LegOpener:
         owner.leg_reached(reached.id)
 
     def _end_session(self, owner: OpenerOwner) -> None:
-        """The broker closes the connection at the next request after the session of our credentials has ended
-        (KIP-368). So no further request is read from now on, and the connection is closed when those before are
+        """Ends the session. A broker closes the connection at the next request after the session of its credentials has
+        ended (KIP-368). So no further request is read, and the connection is closed when the earlier ones are
         answered."""
         self.is_session_over = True
         owner.session_ended()

@@ -1,4 +1,4 @@
-"""Where the clients of a further listener of a relay reach the nodes of its cluster."""
+"""The addresses of nodes for the clients of one listener of a relay, other than the first."""
 
 from __future__ import annotations
 
@@ -10,22 +10,23 @@ from typing import TypeAlias
 from mesh.runtime.relay.nodes import RelayNodes
 
 NodeOf: TypeAlias = Callable[[asyncio.BaseTransport], int | None]
-"""The node that a client named in its TLS handshake."""
-PlaceOf: TypeAlias = Callable[[int], tuple[str, int] | None]
-"""Where clients reach a node; None for one that has no address."""
+"""Returns the node that a client named in its TLS handshake."""
+AdvertisedAddress: TypeAlias = Callable[[int], tuple[str, int] | None]
+"""Returns the address of a node for clients; None if it has none."""
 
 
 @dataclass(slots=True, eq=False)
 class ListenerAddresses:
-    """The addresses of one listener. Implements `mesh.wire.addresses.NodeAddresses`. place_of: may be replaced."""
+    """The addresses of nodes at one listener. Implements `mesh.wire.addresses.NodeAddresses`. advertised_address: may
+    be replaced."""
 
     nodes: RelayNodes
-    place_of: PlaceOf
+    advertised_address: AdvertisedAddress
 
     def address_of(self, node: int, host: str, port: int) -> tuple[str, int] | None:
         self.nodes.notice(node, host, port)
-        return self.place_of(node)
+        return self.advertised_address(node)
 
     def undeclared(self) -> frozenset[int]:
-        """Nodes that have no address here."""
-        return frozenset(id for id in self.nodes.known if self.place_of(id) is None)
+        """Returns the nodes that have no address here."""
+        return frozenset(id for id in self.nodes.known if self.advertised_address(id) is None)

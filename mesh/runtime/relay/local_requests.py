@@ -1,4 +1,5 @@
-"""What a relay answers itself: authentication, and versions to a client that has not authenticated yet."""
+"""The requests that a relay answers itself: those for authentication, and ApiVersions of a client that has not
+authenticated yet."""
 
 from __future__ import annotations
 
@@ -12,8 +13,8 @@ from mesh.wire.messages import RequestMessage
 
 
 class LocalRequests:
-    """Implements `mesh.listener.requests.Handler` for a relay, which has no handlers: its listener's are all there
-    are."""
+    """The handler of a relay. A relay has no APIs of its own, so only those of the listener are answered. Implements
+    `mesh.listener.requests.Handler`."""
 
     table: Mapping[ApiKey, AnyApi] = {}
 
@@ -24,7 +25,7 @@ class LocalRequests:
         raise AssertionError("the listener carries out what its own handlers return")
 
     def answer_early(self, pending: PendingRequest) -> None:
-        """Nothing here waits longer than it must."""
+        """Does nothing: no request here waits longer than it must."""
 
     def count(self, message: RequestMessage, result: object) -> None: ...
 

@@ -1,10 +1,11 @@
-"""The nodes of the cluster behind a relay: where they are, and where clients reach them instead."""
+"""The nodes of the cluster behind a relay: their addresses upstream, and the addresses for clients."""
 
 from __future__ import annotations
 
 import asyncio
 import random
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
@@ -12,7 +13,7 @@ from mesh.records.spans import ClusterName
 from mesh.telemetry.logs import get_logger
 from mesh.upstream.links.connection import BrokerLink
 from mesh.upstream.links.connection_settings import ConnectionSettings
-from mesh.upstream.links.handshake import Unreachable, connect
+from mesh.upstream.links.handshake import Allocate, Unreachable, connect
 from mesh.upstream.links.leg import Leg
 from mesh.upstream.links.nodes import Nodes
 from mesh.wire.apis import ApiKey, Versions
@@ -25,29 +26,32 @@ Answer = TypeVar("Answer")
 
 log = get_logger(__name__)
 
-_BUG: Final = "the nodes of a cluster could not be looked at: kafka-mesh has a bug"
-FIRST_LOOK: Final = 5.0
-"""Seconds that a client waits for the mesh to learn which nodes there are."""
+_BUG: Final = "brokers not looked up: bug in kafka-mesh"
+NODES_TIMEOUT: Final = 5.0
+"""Seconds that a client waits until the mesh has learned the nodes."""
 BACKOFF: Final = 0.1
 MOST_BACKOFF: Final = 2.0
-"""Seconds between attempts to reach a node that cannot be reached."""
+"""The most seconds between attempts to reach a node."""
 MOST_DOUBLED: Final = 10
-VERSIONS: Final = 1.0
-"""Seconds that a look waits for nodes to say what they serve."""
-WORTHWHILE: Final = 1.0
-"""Seconds between two looks that answers passing through have asked for."""
+VERSIONS_TIMEOUT: Final = 1.0
+"""Seconds that a check waits for nodes to report their versions."""
+LEAST_CHECK_INTERVAL: Final = 1.0
+"""The least seconds between two checks that passing responses ask for."""
 
 
 @dataclass(slots=True, eq=False)
 class RelayNode:
-    """A broker of the cluster. legs: connections of clients to it. versions: what it served when it was asked.
-    may_be_upgraded: it could not be reached since then, and may have been started again as another version."""
+    """A broker of the cluster.
+
+    legs: the number of clients' connections to it. versions: the APIs and versions that it last reported.
+    may_be_upgraded: True if it was unreachable since then, and may have restarted with another version.
+    """
 
     id: int
     host: str
     port: int
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Of whoever tries it while it cannot be reached."""
+    """Held by the connection that tries to reach the node."""
     legs: int = 0
     failures: int = 0
     retry_at: float = 0.0
@@ -63,8 +67,8 @@ class RelayNode:
 class RelayNodes:
     """The nodes of one cluster, as its Metadata names them. Implements `mesh.wire.addresses.NodeAddresses`.
 
-    place_of: the address at which clients of the first listener reach a node, None for one that has none. interval:
-    seconds between looks. looked: told after each look of the nodes for which there is no address.
+    advertised_address: returns the address at which clients of the first listener reach a node; None if it has none.
+    interval: seconds between two checks. on_checked: called after each check, with the nodes that have no address.
     """
 
     def __init__(
@@ -72,21 +76,23 @@ class RelayNodes:
         cluster: ClusterName,
         bootstrap_servers: str,
         access: ConnectionSettings,
-        place_of: Callable[[int], tuple[str, int] | None],
+        advertised_address: Callable[[int], tuple[str, int] | None],
         interval: float,
-        looked: Callable[[frozenset[int]], None],
+        on_checked: Callable[[frozenset[int]], None],
     ) -> None:
         self.cluster = cluster
-        self.place_of = place_of
+        self.advertised_address = advertised_address
         self.interval = interval
         self._access = access
         self._links = Nodes(cluster, bootstrap_servers, access)
-        self._tell = looked
+        self._on_checked = on_checked
         self._nodes: dict[int, RelayNode] = {}
-        self._looked = asyncio.Event()
-        self._look_soon = asyncio.Event()
+        self._nodes_known = asyncio.Event()
+        self._tried = asyncio.Event()
+        """Set after each check, successful or not."""
+        self._check_soon = asyncio.Event()
         self.cluster_id: str | None = None
-        """None until the cluster has said it."""
+        """None until the cluster has reported it."""
         self._turn = random.randrange(1 << 16)
 
     @property
@@ -95,12 +101,12 @@ class RelayNodes:
 
     @property
     def client_id(self) -> str:
-        """Of the mesh's own connections."""
+        """The client id of the mesh's own connections."""
         return self._access.client_id
 
     def served_at(self, node: int | None, limits: Mapping[ApiKey, tuple[int, int]]) -> Mapping[ApiKey, Versions]:
-        """What a node serves; for None, and for one of which that is not known, what all others do. None beyond these
-        limits."""
+        """The APIs that a node serves, within these limits. For None, and for a node that has not reported its
+        versions: the APIs that all nodes with a report serve."""
         asked = {id: each.versions for id, each in self._nodes.items() if each.versions is not None}
         served = {key: Versions(*each, RELAYED_APIS[key].first_flexible) for key, each in limits.items()}
         for versions in [asked[node]] if node in asked else asked.values():
@@ -108,178 +114,192 @@ class RelayNodes:
         return served
 
     def serves(self, node: int | None, api_key: ApiKey) -> bool:
-        """Whether a node does, as far as it has said; for None, and for one that has not, whether all others do."""
+        """True if a node serves an API, as far as it has reported. For None, and for a node without a report: True if
+        all nodes with a report do."""
         asked = {id: each.versions for id, each in self._nodes.items() if each.versions is not None}
         versions = [asked[node]] if node in asked else list(asked.values())
         return bool(versions) and all(api_key in each for each in versions)
 
-    # Answers that pass through
+    # Responses that pass through
 
     def address_of(self, node: int, host: str, port: int) -> tuple[str, int] | None:
-        """Where clients reach a node, which a broker says is there."""
+        """Returns the address at which clients reach a node that a broker reports."""
         self.notice(node, host, port)
-        return self.place_of(node)
+        return self.advertised_address(node)
 
     def notice(self, node: int, host: str, port: int) -> None:
-        """A broker says that a node is there."""
+        """Notes a node that a broker reports."""
         known = self._nodes.get(node)
         if known is None or (known.host, known.port) != (host, port):
             self._found(node, host, port)
-            self._look_soon.set()
+            self._check_soon.set()
 
     # Legs
 
     @property
     def are_known(self) -> bool:
-        """Whether the cluster has ever said which nodes it has."""
-        return self._looked.is_set()
+        """True if the cluster has ever reported its nodes."""
+        return self._nodes_known.is_set()
 
-    async def first_look(self) -> None:
-        """Returns when they are known. Raises Unreachable."""
+    async def wait_until_known(self) -> None:
+        """Returns when the nodes are known. Raises Unreachable."""
+        await self._until(self._nodes_known)
+
+    async def wait_for_attempt(self) -> None:
+        """Returns like `wait_until_known`. But if the cluster has not answered the first check it counts as down: this
+        does not wait for the next check."""
+        await self._until(self._tried)
+
+    async def _until(self, event: asyncio.Event) -> None:
         if self.are_known:
             return
-        self._look_soon.set()  # the interval is for a cluster that is there
-        try:
-            async with asyncio.timeout(FIRST_LOOK):
-                await self._looked.wait()
-        except TimeoutError:
-            raise Unreachable("no broker of the cluster has answered yet") from None
+        self._check_soon.set()  # do not wait for the next periodic check
+        with suppress(TimeoutError):
+            async with asyncio.timeout(NODES_TIMEOUT):
+                await event.wait()
+        if not self.are_known:
+            raise Unreachable("no broker of the cluster has answered yet")
 
-    async def open_leg(self, node: int | None, leg: Leg, *, is_bare: bool) -> tuple[RelayNode, float]:
-        """The node that was reached, and when its session had better not be used any more, in the loop's time.
+    async def open_leg(self, node: int | None, leg: Leg, *, passes_authentication: bool) -> tuple[RelayNode, float]:
+        """Opens a leg. Returns the node that was reached, and the time of the event loop at which the session should be
+        replaced.
 
-        node: None for any of them. is_bare: the client authenticates there itself. Raises Unreachable.
+        node: None for any node. passes_authentication: True if the client itself authenticates at the node. Raises
+        Unreachable.
         """
-        await self.first_look()
+        await self.wait_until_known()
         if node is not None:
             known = self._nodes.get(node)
             if known is None:
                 raise Unreachable(f"the cluster has no node {node}")
-            return known, await self._open(known, leg, is_bare=is_bare)
+            return known, await self._open(known, leg, passes_authentication=passes_authentication)
         reason = "the cluster has no nodes"
         for known in self.in_turn():
             try:
-                return known, await self._open(known, leg, is_bare=is_bare)
+                return known, await self._open(known, leg, passes_authentication=passes_authentication)
             except Unreachable as problem:
                 reason = f"{known.address}: {problem}"
         raise Unreachable(reason)
 
     def in_turn(self) -> list[RelayNode]:
-        """All, from another one on each time; those that could not be reached last."""
+        """Returns all nodes, beginning with another one each time. Those that could not be reached come last."""
         nodes = [self._nodes[id] for id in sorted(self._nodes)]
         self._turn += 1
         first = self._turn % len(nodes) if nodes else 0
         return sorted([*nodes[first:], *nodes[:first]], key=lambda node: node.failures > 0)
 
-    async def _open(self, node: RelayNode, leg: Leg, *, is_bare: bool) -> float:
-        """Clients share the attempts to reach a node that is down: all that wait for the next one fail with it, and go
-        on when it succeeds."""
+    async def _open(self, node: RelayNode, leg: Leg, *, passes_authentication: bool) -> float:
+        """Reaches a node for a leg. Clients share the attempts to reach a node that is down: all that wait for the next
+        attempt fail with it, or go on when it succeeds."""
         if failures := node.failures:
             async with node.turn:
                 if node.failures > failures:
-                    raise Unreachable(node.reason)  # another one has tried meanwhile
+                    raise Unreachable(node.reason)  # another connection has tried in the meantime
                 if node.failures:
                     await asyncio.sleep(node.retry_at - asyncio.get_running_loop().time())
-                    return await self._attempt(node, leg, is_bare=is_bare)
-        return await self._attempt(node, leg, is_bare=is_bare)
+                    return await self._attempt(node, leg, passes_authentication=passes_authentication)
+        return await self._attempt(node, leg, passes_authentication=passes_authentication)
 
-    async def _attempt(self, node: RelayNode, leg: Leg, *, is_bare: bool) -> float:
+    async def _attempt(self, node: RelayNode, leg: Leg, *, passes_authentication: bool) -> float:
         failures = node.failures
         try:
-            bare = is_bare or self._access.mechanism is None
+            bare = passes_authentication or self._access.mechanism is None
             connection = await connect(node.host, node.port, self._access, is_bare=bare)
         except Unreachable as problem:
-            node.failures = max(node.failures, failures + 1)  # those that began together failed together
+            node.failures = max(node.failures, failures + 1)  # attempts that began together count as one failure
             node.reason, node.may_be_upgraded = str(problem), True
             backoff = min(BACKOFF * 2 ** min(node.failures, MOST_DOUBLED), MOST_BACKOFF)
             node.retry_at = asyncio.get_running_loop().time() + backoff
-            self._look_soon.set()
+            self._check_soon.set()
             raise
         node.failures, node.retry_at, node.reason = 0, 0.0, ""
         connection.hand_over(leg)
         return connection.ends_at
 
-    def link_to(self, node: RelayNode) -> BrokerLink:
-        """A connection for requests of our own, which its caller closes."""
-        return BrokerLink(node.host, node.port, self._access)
+    def link_to(self, node: RelayNode, allocate: Allocate = bytearray) -> BrokerLink:
+        """A connection for requests of the mesh itself, which the caller closes. allocate: gives the buffers for
+        responses."""
+        return BrokerLink(node.host, node.port, self._access, allocate)
 
     async def ask(self, node: int, request: ClientRequest) -> ClientResponse:
-        """A request of our own, to one of them. Raises Unreachable."""
+        """Sends a request of the mesh itself to a node. Raises Unreachable."""
         links = self._links.nodes
         if node not in links:
             raise Unreachable(f"the cluster has no node {node}")
-        return await links[node].asking.request(request)
+        return await links[node].request_link.request(request)
 
-    async def anywhere(
+    async def ask_any(
         self,
         request_for: Callable[[Mapping[int, VersionRange]], ClientRequest],
         decode: Callable[[ClientResponse], Answer],
     ) -> Answer:
-        """As `Nodes.anywhere`."""
-        return await self._links.anywhere(request_for, decode)
+        """Sends a request to any node, as `Nodes.ask_any` does."""
+        return await self._links.ask_any(request_for, decode)
 
-    # Looks
+    # Periodic checks
 
     async def watch(self) -> None:
-        """Until cancelled."""
+        """Checks the nodes at each interval until cancelled."""
         try:
             while True:
                 try:
-                    await self._look()
+                    await self._check()
                 except Exception:
                     log.exception(_BUG, cluster=self.cluster)
                 try:
                     async with asyncio.timeout(self.interval):  # wait_for may swallow a cancellation (bpo-37658)
-                        await self._look_soon.wait()
-                    await asyncio.sleep(WORTHWHILE)
+                        await self._check_soon.wait()
+                    await asyncio.sleep(LEAST_CHECK_INTERVAL)
                 except TimeoutError:
                     pass
-                self._look_soon.clear()
+                self._check_soon.clear()
         finally:
             self._links.close()
 
-    async def _look(self) -> None:
+    async def _check(self) -> None:
         try:
             layout = await self._links.layout(())
         except Unreachable:
-            return  # the look at its topics tells
+            self._tried.set()
+            return  # the check of the cluster's topics logs it
         self.cluster_id = layout.cluster_id or self.cluster_id
         for id in [id for id in self._nodes if all(id != each.node_id for each in layout.brokers)]:
-            log.info("a node has left its cluster", cluster=self.cluster, node=id)
+            log.info("broker left its cluster", cluster=self.cluster, node=id)
             del self._nodes[id]
         for each in layout.brokers:
             self._found(each.node_id, each.host, each.port)
-        self._tell(self._undeclared())
+        self._on_checked(self._undeclared())
         await self._ask_versions()
-        await self._ask_more()
-        self._looked.set()
+        await self._check_more()
+        self._nodes_known.set()
+        self._tried.set()
 
-    async def _ask_more(self) -> None:
-        """What else is to be known of the cluster."""
+    async def _check_more(self) -> None:
+        """Asks for other facts about the cluster."""
 
     def _found(self, id: int, host: str, port: int) -> None:
         node = self._nodes.get(id)
         if node is None:
             node = self._nodes[id] = RelayNode(id, host, port)
-            log.info("a node of a cluster was found", cluster=self.cluster, node=id, address=node.address)
+            log.info("broker found", cluster=self.cluster, node=id, address=node.address)
         elif (node.host, node.port) != (host, port):
             node.host, node.port, node.retry_at, node.versions = host, port, 0.0, None
-            log.info("a node of a cluster has another address", cluster=self.cluster, node=id, address=node.address)
+            log.info("broker address changed", cluster=self.cluster, node=id, address=node.address)
 
     def _undeclared(self) -> frozenset[int]:
-        return frozenset(id for id in self._nodes if self.place_of(id) is None)
+        return frozenset(id for id in self._nodes if self.advertised_address(id) is None)
 
     async def _ask_versions(self) -> None:
-        """Those of which they are not known, all at once: one that hangs holds up no look."""
+        """Asks the nodes with unknown versions, all at once: a node that hangs does not delay the check."""
         links = self._links.nodes
         nodes = [(id, node) for id, node in self._nodes.items() if node.versions is None or node.may_be_upgraded]
         unknown = [node for id, node in nodes if id in links]
         if unknown:
             loop = asyncio.get_running_loop()
-            asking = [loop.create_task(_ask_versions(node, links[node.id].asking)) for node in unknown]
-            _, late = await asyncio.wait(asking, timeout=VERSIONS)
+            asking = [loop.create_task(_ask_versions(node, links[node.id].request_link)) for node in unknown]
+            _, late = await asyncio.wait(asking, timeout=VERSIONS_TIMEOUT)
             for task in late:
-                task.cancel()  # the attempt to connect goes on, and the next look may find it done
+                task.cancel()  # the connection attempt continues, and may be complete at the next check
 
 
 async def _ask_versions(node: RelayNode, link: BrokerLink) -> None:
@@ -292,12 +312,12 @@ async def _ask_versions(node: RelayNode, link: BrokerLink) -> None:
 
 
 def address_text(host: str, port: int) -> str:
-    """HOST:PORT, an IPv6 host in brackets."""
+    """Returns HOST:PORT, with an IPv6 host in brackets."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def served_of(versions: Mapping[int, VersionRange]) -> dict[ApiKey, Versions]:
-    """What a relay lists of what a broker lists."""
+    """The APIs that a relay lists: those of the broker that the mesh relays, in the versions that both know."""
     served: dict[ApiKey, Versions] = {}
     for key, advertised in ADVERTISED_APIS.items():
         known = Versions(*advertised, RELAYED_APIS[key].first_flexible)

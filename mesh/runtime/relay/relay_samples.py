@@ -1,4 +1,4 @@
-"""A relay in numbers, at the time of a scrape."""
+"""Metrics of a relay, at the time of a scrape."""
 
 from __future__ import annotations
 
@@ -18,34 +18,37 @@ from mesh.telemetry.metric_definitions import (
     RELAY_REQUEST_SECONDS,
     RELAY_REQUESTS,
     RELAY_RESPONSE_BYTES,
-    Sample,
+    MetricSample,
 )
 
 
-def samples_of(relay: RelayRuntime) -> Iterator[Sample]:
+def samples_of(relay: RelayRuntime) -> Iterator[MetricSample]:
     yield from listener_samples(relay.listener)
     yield from samples_of_nodes(relay.name, relay.nodes, relay.traffic, lambda node: node)
 
 
-def samples_of_nodes(name: str, nodes: RelayNodes, traffic: Traffic, told: Callable[[int], int]) -> Iterator[Sample]:
-    """name: of the virtual cluster. told: what clients call a node; -1, for none, stays."""
+def samples_of_nodes(
+    name: str, nodes: RelayNodes, traffic: Traffic, client_node_id: Callable[[int], int]
+) -> Iterator[MetricSample]:
+    """Yields the samples of nodes. name: the name of the virtual cluster. client_node_id: returns the id of a node as
+    clients see it. -1 stands for no node, and stays."""
     for id, node in sorted(nodes.known.items()):
-        yield Sample(RELAY_LEGS, (name, str(told(id))), node.legs)
+        yield MetricSample(RELAY_LEGS, (name, str(client_node_id(id))), node.legs)
     for id, of_node in traffic:
         for key, passed in sorted(of_node.apis.items()):
-            labels = (name, str(told(id)), key.name)
-            yield Sample(RELAY_REQUESTS, labels, passed.requests)
-            yield Sample(RELAY_REQUEST_SECONDS, labels, passed.seconds)
-            yield Sample(RELAY_REQUEST_BYTES, labels, passed.request_bytes)
-            yield Sample(RELAY_RESPONSE_BYTES, labels, passed.answer_bytes)
+            labels = (name, str(client_node_id(id)), key.name)
+            yield MetricSample(RELAY_REQUESTS, labels, passed.requests)
+            yield MetricSample(RELAY_REQUEST_SECONDS, labels, passed.seconds)
+            yield MetricSample(RELAY_REQUEST_BYTES, labels, passed.request_bytes)
+            yield MetricSample(RELAY_RESPONSE_BYTES, labels, passed.answer_bytes)
             for code, count in sorted(passed.errors.items()):
-                yield Sample(RELAY_ERRORS, (*labels, error_name(code)), count)
+                yield MetricSample(RELAY_ERRORS, (*labels, error_name(code)), count)
     for (id, reason), count in sorted(traffic.lost.items()):
-        yield Sample(RELAY_LEGS_LOST, (name, str(told(id)), reason), count)
+        yield MetricSample(RELAY_LEGS_LOST, (name, str(client_node_id(id)), reason), count)
 
 
 def error_name(code: int) -> str:
-    """Kafka's; the number of one that came later than what is known here."""
+    """Returns Kafka's name of an error code; for an unknown code, its number."""
     try:
         return KafkaError(code).name.upper()
     except ValueError:

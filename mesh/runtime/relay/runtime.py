@@ -1,4 +1,4 @@
-"""A relay behind a virtual cluster: every API of one cluster, through the addresses of the mesh."""
+"""The runtime of a relay: every API of one cluster, through the addresses of the mesh."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from mesh.listener.listener import Listener
 from mesh.listener.requests import Requests
 from mesh.runtime.interception.client import Interceptors
 from mesh.runtime.relay.connection import RelayConnection
-from mesh.runtime.relay.ending import Ending
-from mesh.runtime.relay.listener_addresses import ListenerAddresses, NodeOf, PlaceOf
+from mesh.runtime.relay.graceful_stop import GracefulStop, StatelessTarget, close_clients
+from mesh.runtime.relay.listener_addresses import AdvertisedAddress, ListenerAddresses, NodeOf
 from mesh.runtime.relay.local_requests import LocalRequests
 from mesh.runtime.relay.nodes import RelayNodes
 from mesh.runtime.relay.services import RelayServices
@@ -25,17 +25,18 @@ from mesh.runtime.topologies.topology_samples import status_of as status_of_topo
 from mesh.upstream.links.chunks import Chunks
 from mesh.wire.apis import ApiKey
 from mesh.wire.relayed_apis import ADVERTISED_APIS, RELAYED_APIS
+from mesh.wire.transaction_levels import of_first_protocol
 
 LARGEST_REQUEST = 100 << 20
-"""Bytes, unless it is configured; socket.request.max.bytes of a broker."""
+"""The largest request in bytes, unless configured: socket.request.max.bytes of a broker."""
 
 
-class RelayRuntime:
-    """One virtual cluster with a relay behind it. Implements `mesh.listener.target.Target`.
+class RelayRuntime(StatelessTarget):
+    """The runtime of one virtual cluster with a relay behind it. Implements `mesh.listener.target.Target`.
 
-    refused: APIs that are not served. is_bare: clients authenticate at the cluster itself. node_of: the node that a
-    client named in its TLS handshake. interceptors: None if the virtual cluster has none. topologies: None where no
-    topology descriptions are served.
+    refused: APIs that are not served. passes_authentication: True if clients authenticate at the cluster itself.
+    node_of: returns the node that a client named in its TLS handshake. interceptors: None if the virtual cluster has
+    none. topologies: None if no topology descriptions are served.
     """
 
     def __init__(
@@ -45,7 +46,7 @@ class RelayRuntime:
         refused: Collection[ApiKey],
         node_of: Callable[[asyncio.BaseTransport], int | None],
         *,
-        is_bare: bool,
+        passes_authentication: bool,
         interceptors: Interceptors | None = None,
         topologies: Topologies | None = None,
     ) -> None:
@@ -54,25 +55,28 @@ class RelayRuntime:
         self.nodes = nodes
         self.traffic = Traffic()
         self.topologies = topologies
-        self._ending = Ending(listener)
+        self.graceful_stop = GracefulStop(listener)
+        self._is_dropping = interceptors is not None and interceptors.selection.may_drop_produced
+        """True if interceptors may drop records of producers."""
         self._services = RelayServices(
             listener,
             nodes,
             self.traffic,
             Chunks(),
             Requests(listener, LocalRequests()),
-            served_without(refused, is_bare=is_bare),
-            advertised_without(refused),
+            self._limited(served_without(refused, passes_authentication=passes_authentication)),
+            self._limited(advertised_without(refused)),
             lambda: listener.admission.limits.request or LARGEST_REQUEST,
-            is_bare,
+            passes_authentication,
             node_of,
-            self._ending,
+            self.graceful_stop,
             nodes,
             interceptors=interceptors,
             topologies=topologies,
         )
         self._listeners = {FIRST: self._services}
-        """Also those that have ended: a handshake may still bring a client to one."""
+        """The services of all listeners, closed ones included: a handshake that is under way may still bring a client
+        to one."""
         self.further: dict[ListenerName, ListenerAddresses] = {}
         self._cleaning: asyncio.Task[None] | None = None
         if topologies is not None:
@@ -92,46 +96,36 @@ class RelayRuntime:
         return status
 
     def refuse(self, refused: Collection[ApiKey]) -> None:
-        """Connections that begin from now on are not served these."""
+        """Refuses these APIs, and no others, to connections that begin from now on."""
         for services in self._listeners.values():
-            services.served = served_without(refused, is_bare=services.is_bare)
-            services.advertised = advertised_without(refused)
+            services.served = self._limited(
+                served_without(refused, passes_authentication=services.passes_authentication)
+            )
+            services.advertised = self._limited(advertised_without(refused))
+
+    def _limited(self, apis: Mapping[ApiKey, tuple[int, int]]) -> Mapping[ApiKey, tuple[int, int]]:
+        """The APIs without transaction.version 2 (KIP-890): a transaction whose records are all dropped could not be
+        committed, since its coordinator would not know of it."""
+        return of_first_protocol(apis) if self._is_dropping else apis
 
     # Further listeners
 
-    def begin_listener(self, name: ListenerName, place_of: PlaceOf, node_of: NodeOf) -> None:
-        """Its clients are told of these places only. One that is there goes on with others."""
+    def begin_listener(self, name: ListenerName, advertised_address: AdvertisedAddress, node_of: NodeOf) -> None:
+        """Begins a listener with these addresses of nodes. A listener that exists continues with them."""
         if name in self.further:
-            self.further[name].place_of, self._listeners[name].node_of = place_of, node_of
+            self.further[name].advertised_address, self._listeners[name].node_of = advertised_address, node_of
             return
-        addresses = self.further[name] = ListenerAddresses(self.nodes, place_of)
+        addresses = self.further[name] = ListenerAddresses(self.nodes, advertised_address)
         self._listeners[name] = replace(self._services, addresses=addresses, name=name, node_of=node_of)
 
     def end_listener(self, name: ListenerName, grace: float) -> None:
-        """Its connections end as at a stop, those of other listeners go on. grace: seconds that answers have."""
+        """Ends a listener: its connections end as at a stop, and those of other listeners stay. grace: seconds in which
+        requests may still be answered."""
         del self.further[name]
         self._listeners[name].has_ended = True
-        for client in list(self.listener.connections.values()):
-            if client.listener_name != name:
-                continue
-            if client.is_busy:
-                asyncio.get_running_loop().call_later(grace, client.close)
-            else:
-                client.close()
+        close_clients(self.listener, name, grace)
 
-    # The end
-
-    def begin_stop(self, grace: float) -> None:
-        self._ending.begin(grace)
-
-    async def drained(self) -> None:
-        await self._ending.drained()
-
-    def drain(self) -> None:
-        """Nothing is kept here that could be let go of before the connections are."""
-
-    def close_connections(self) -> None:
-        self.listener.close()
+    # Stop
 
     async def closed(self) -> None:
         tasks = [each for each in (self._watching, self._cleaning) if each is not None]
@@ -142,14 +136,14 @@ class RelayRuntime:
             await self.topologies.close()
 
 
-def served_without(refused: Collection[ApiKey], *, is_bare: bool) -> Mapping[ApiKey, tuple[int, int]]:
-    """What passes through a relay that refuses these."""
+def served_without(refused: Collection[ApiKey], *, passes_authentication: bool) -> Mapping[ApiKey, tuple[int, int]]:
+    """The APIs that pass through a relay which refuses these."""
     served = {key: (each.lowest, each.highest) for key, each in RELAYED_APIS.items() if key not in refused}
-    if is_bare:  # the tokens that follow a handshake of version 0 are no requests
+    if passes_authentication:  # the tokens that follow a SaslHandshake v0 are not Kafka requests
         served[ApiKey.SASL_HANDSHAKE] = (1, RELAYED_APIS[ApiKey.SASL_HANDSHAKE].highest)
     return served
 
 
 def advertised_without(refused: Collection[ApiKey]) -> Mapping[ApiKey, tuple[int, int]]:
-    """What ApiVersions lists at most, through a relay that refuses these."""
+    """The APIs that ApiVersions lists at most, through a relay which refuses these."""
     return {key: each for key, each in ADVERTISED_APIS.items() if key not in refused}

@@ -12,15 +12,15 @@ from mesh.runtime.relay.traffic import Traffic
 
 
 def status_of(nodes: RelayNodes, traffic: Traffic, further: Mapping[ListenerName, ListenerAddresses]) -> dict[str, Any]:
-    """Every node, with its addresses here and upstream, the connections to it, and how much has passed."""
+    """Returns every node, with its addresses here and upstream, its connections, and the traffic that has passed."""
     passed = dict(traffic)
 
     def of(node: RelayNode) -> dict[str, Any]:
         apis = passed[node.id].apis if node.id in passed else {}
         return {
             "node": node.id,
-            "address": _text(nodes.place_of(node.id)),
-            "further_addresses": {name: _text(each.place_of(node.id)) for name, each in further.items()},
+            "address": _text(nodes.advertised_address(node.id)),
+            "further_addresses": {name: _text(each.advertised_address(node.id)) for name, each in further.items()},
             "upstream": node.address,
             "legs": node.legs,
             "problem": node.reason,
@@ -38,5 +38,5 @@ def status_of(nodes: RelayNodes, traffic: Traffic, further: Mapping[ListenerName
     }
 
 
-def _text(place: tuple[str, int] | None) -> str | None:
-    return None if place is None else address_text(*place)
+def _text(address: tuple[str, int] | None) -> str | None:
+    return None if address is None else address_text(*address)

@@ -1,4 +1,4 @@
-"""Asks a relay's cluster about topics, for interceptors that have to know their names."""
+"""Metadata requests to a relay's cluster, for interceptors that have to know the names of topics."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from mesh.runtime.relay.nodes import RelayNodes
 from mesh.wire.apis import ApiKey, is_flexible
 from mesh.wire.client.connection import ClientRequest, ClientResponse
 from mesh.wire.client.messages import VersionRange
-from mesh.wire.entities import Side
+from mesh.wire.entities import Direction
 from mesh.wire.trees import Tree, read_tree, write_tree
 
 
 def metadata_of(nodes: RelayNodes) -> AskMetadata:
-    """Asks any node of a cluster."""
+    """Returns a function that sends Metadata requests to any node of a cluster."""
 
     def request_for(served: Mapping[int, VersionRange], request: Tree) -> ClientRequest:
-        body = write_tree(ApiKey.METADATA, FIRST_BY_ID, Side.REQUEST, request)
+        body = write_tree(ApiKey.METADATA, FIRST_BY_ID, Direction.REQUEST, request)
         return ClientRequest(ApiKey.METADATA, FIRST_BY_ID, is_flexible(ApiKey.METADATA, FIRST_BY_ID), (body,))
 
     def decoded(response: ClientResponse) -> Tree:
-        return read_tree(ApiKey.METADATA, FIRST_BY_ID, Side.RESPONSE, response.frame[response.body :])
+        return read_tree(ApiKey.METADATA, FIRST_BY_ID, Direction.RESPONSE, response.frame[response.body :])
 
     async def ask(request: Tree) -> Tree:
-        return await nodes.anywhere(lambda served: request_for(served, request), decoded)
+        return await nodes.ask_any(lambda served: request_for(served, request), decoded)
 
     return ask

@@ -1,87 +1,80 @@
-"""Topology descriptions of streams groups over the nodes of a relay's cluster."""
+"""Topology descriptions of streams groups, for the nodes of a cluster."""
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
-from mesh.runtime.interception.stage import TakenRequests
+from mesh.runtime.interception.stage import InterceptionHandler
 from mesh.runtime.relay.nodes import RelayNodes
 from mesh.runtime.relay.services import RelayServices
-from mesh.runtime.topologies.requests import TopologyRequests, described_group
+from mesh.runtime.topologies.frames import described_group
+from mesh.runtime.topologies.requests import ClientRules, TopologyRequests
 from mesh.runtime.topologies.topologies import Topologies
-from mesh.streams.steps import DescribedGroup, delete
+from mesh.streams.steps import DescribedStreamsGroup, delete
 from mesh.telemetry.logs import get_logger
 from mesh.upstream.links.handshake import Unreachable
 from mesh.upstream.store.documents import StoreError
-from mesh.wire.apis import KNOWN_APIS, ApiKey, Versions, is_flexible
+from mesh.wire.apis import ApiKey, is_flexible
 from mesh.wire.client.connection import ClientRequest
 from mesh.wire.client.groups import FIND_COORDINATOR, decode_find_coordinator, find_coordinator_request
-from mesh.wire.entities import Side
+from mesh.wire.entities import Direction
 from mesh.wire.errors import ErrorCode, ProtocolError
-from mesh.wire.raised_versions import ADDED, raised
+from mesh.wire.raised_versions import ADDED
 from mesh.wire.trees import read_tree, write_tree
 
 log = get_logger(__name__)
 
 INTERVAL: Final = 600.0
-"""Seconds between two looks for groups that are gone."""
+"""Seconds between two searches for groups that are gone, on average."""
 
 
-def taken_requests(services: RelayServices, node: Callable[[], int | None]) -> Sequence[TakenRequests]:
-    """Those of one client that are about descriptions. node: that it talks to, None while that may be any."""
-    if services.topologies is None:
+def interception_handlers(
+    services: RelayServices,
+    node: Callable[[], int | None],
+    rules: ClientRules | None = None,
+    is_home_of: Callable[[str], bool] = lambda _: True,
+) -> Sequence[InterceptionHandler]:
+    """The handlers of one client's requests about topology descriptions. node: returns the node that the client is
+    connected to; None while that may be any. is_home_of: returns True if the cluster of that node has a group."""
+    topologies, nodes = services.topologies, services.nodes
+    if topologies is None:
         return ()
-    return [topology_requests(services.topologies, services.nodes, node)]
 
-
-def topology_requests(topologies: Topologies, nodes: RelayNodes, node: Callable[[], int | None]) -> TopologyRequests:
-    """Those of one client. node: that it talks to, None while that may be any."""
-
-    async def ask_current(group: str) -> int:
+    async def ask_group(group: str) -> DescribedStreamsGroup:
         place = node()
         if place is None:
             raise Unreachable("the client talks to no node yet")
-        return (await _describe(nodes, place, group)).topology_epoch
+        if not is_home_of(group):
+            return DescribedStreamsGroup(group, ErrorCode.NOT_COORDINATOR)
+        return await _describe(nodes, place, group)
 
-    return TopologyRequests(topologies, lambda: nodes.serves(node(), ADDED), ask_current)
-
-
-def raised_among(
-    served: Mapping[ApiKey, Versions], advertised: Mapping[ApiKey, tuple[int, int]]
-) -> Mapping[ApiKey, Versions]:
-    """What is served besides, added to what a node serves. advertised: at most these versions."""
-    more = raised({int(key): (each.lowest, each.highest) for key, each in served.items()})
-    added = {
-        ApiKey(key): Versions(lowest, min(highest, advertised[ApiKey(key)][1]), KNOWN_APIS[ApiKey(key)].first_flexible)
-        for key, (lowest, highest) in more.items()
-        if ApiKey(key) in advertised
-    }
-    return {**served, **added}
+    return [TopologyRequests(topologies, lambda: nodes.serves(node(), ADDED), ask_group, rules)]
 
 
 class CleanUp:
-    """Deletes the descriptions of groups that are gone: expired, or deleted where nobody told the mesh."""
+    """Removes the descriptions of groups that have expired, or were deleted without a request to the mesh."""
 
     def __init__(self, topologies: Topologies, nodes: RelayNodes) -> None:
         self._topologies = topologies
         self._nodes = nodes
 
     async def run(self) -> None:
-        """Until cancelled. Processes that began together do not clean up together."""
+        """Cleans up at each interval until cancelled. The interval varies, so that processes that began together do not
+        clean up together."""
         while True:
             await asyncio.sleep(INTERVAL * random.uniform(0.5, 1.5))
             await self.once()
 
     async def once(self) -> None:
-        """One group after the other."""
+        """Cleans up once, one group after the other."""
         topologies = self._topologies
         try:
             groups = topologies.groups()
         except StoreError as problem:
-            log.info("topology descriptions are not cleaned up", virtual_cluster=topologies.name, reason=str(problem))
+            log.info("topology descriptions not cleaned up", virtual_cluster=topologies.name, reason=str(problem))
             return
         topologies.cleanup_cycles += 1
         topologies.cleanup_eligible = 0
@@ -95,13 +88,14 @@ class CleanUp:
                 await topologies.forget([group])
             except (Unreachable, ProtocolError, StoreError) as problem:
                 fields = {"virtual_cluster": topologies.name, "group": group, "reason": str(problem)}
-                log.info("a topology description is not cleaned up", **fields)
+                log.info("topology description not cleaned up", **fields)
             except Exception:
-                log.exception("a topology description is not cleaned up: kafka-mesh has a bug", group=group)
+                log.exception("topology description not cleaned up: bug in kafka-mesh", group=group)
 
     async def _is_gone(self, group: str) -> bool:
-        """Whether its coordinator says so; also if another kind of group has its name now."""
-        found = await self._nodes.anywhere(
+        """True if the coordinator reports that there is no such streams group. Another kind of group may have its name
+        now."""
+        found = await self._nodes.ask_any(
             lambda served: find_coordinator_request(group, served.get(FIND_COORDINATOR)), decode_find_coordinator
         )
         if found.error_code:
@@ -109,13 +103,13 @@ class CleanUp:
         return (await _describe(self._nodes, found.broker.node_id, group)).error == ErrorCode.GROUP_ID_NOT_FOUND
 
 
-async def _describe(nodes: RelayNodes, node: int, group: str) -> DescribedGroup:
-    """Raises Unreachable, ProtocolError."""
+async def _describe(nodes: RelayNodes, node: int, group: str) -> DescribedStreamsGroup:
+    """Asks a node for the description of a group. Raises Unreachable, ProtocolError."""
     key = ApiKey.STREAMS_GROUP_DESCRIBE
-    body = write_tree(key, 0, Side.REQUEST, {"group_ids": [group], "include_authorized_operations": False})
+    body = write_tree(key, 0, Direction.REQUEST, {"group_ids": [group], "include_authorized_operations": False})
     response = await nodes.ask(node, ClientRequest(key, 0, is_flexible(key, 0), (body,)))
-    tree = read_tree(key, 0, Side.RESPONSE, response.frame[response.body :])
+    tree = read_tree(key, 0, Direction.RESPONSE, response.frame[response.body :])
     return next(
         (described_group(each) for each in tree["groups"] if each["group_id"] == group),
-        DescribedGroup(group, ErrorCode.UNKNOWN_SERVER_ERROR),
+        DescribedStreamsGroup(group, ErrorCode.UNKNOWN_SERVER_ERROR),
     )

@@ -1,4 +1,4 @@
-"""What has passed through a relay, by node and API."""
+"""The traffic of a relay, by node and API."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from mesh.wire.relaying import RelayedRequest
 
 _LENGTH: Final = 4
 _CODES: Final = range(-1, 1_000)
-"""Those of Kafka, with room for more; others are counted as one, so that no broker fills the memory with them."""
+"""Kafka's error codes, with room for more. Codes beyond them are counted as one, so that no broker fills the memory."""
 
 Unanswered: TypeAlias = Literal["unreachable", "timeout", "bad_answer"]
 
 
 @dataclass(slots=True, eq=False)
 class Passed:
-    """Requests of one API to one node that were answered. Sizes in bytes, with the four of their lengths. errors: how
-    many of the answers began with each error code."""
+    """Answered requests of one API to one node. Sizes are in bytes, with the four bytes of each length. errors: the
+    number of responses that began with each error code."""
 
     requests: int = 0
     request_bytes: int = 0
@@ -38,7 +38,7 @@ class Passed:
 
 
 class NodeTraffic:
-    """The requests and answers of one node, by API."""
+    """The requests and responses of one node, by API."""
 
     __slots__ = ("apis",)
 
@@ -51,7 +51,8 @@ class NodeTraffic:
             self.answered(request.api_key, request.size + _LENGTH, answer_size, now - request.began, request.error)
 
     def answered(self, api_key: ApiKey, size: int, answer_size: int, seconds: float, error: int) -> None:
-        """size, answer_size: bytes with their lengths; no answer: 0. error: as `mesh.wire.first_errors` says."""
+        """Counts an answered request. size, answer_size: bytes with their lengths; an answer_size of 0 means no
+        response. error: as in `mesh.wire.first_errors`."""
         passed = self.apis.get(api_key)
         if passed is None:
             passed = self.apis[api_key] = Passed()
@@ -65,14 +66,14 @@ class NodeTraffic:
 
 
 class Traffic:
-    """What has passed to all nodes of a relay, and which connections to them were lost."""
+    """The traffic to all nodes of a relay, and the lost connections to them."""
 
     def __init__(self) -> None:
         self._nodes: dict[int, NodeTraffic] = {}
         self.lost: dict[tuple[int, str], int] = {}
-        """Legs that ended by themselves, by node and reason."""
+        """The number of legs that were lost, by node and reason."""
         self.unanswered: dict[tuple[ApiKey, Unanswered], int] = {}
-        """Requests of the mesh's own connections that no node answered, or not in time."""
+        """The number of requests on the mesh's own connections that no node answered in time, by API and reason."""
 
     def of(self, node: int) -> NodeTraffic:
         return self._nodes.setdefault(node, NodeTraffic())

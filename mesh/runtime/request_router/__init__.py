@@ -1,1 +1,1 @@
-"""Routers that answer each request themselves (`mesh.routing.spi.Router`), at work."""
+"""The runtime of routers that answer each request themselves (`mesh.routing.spi.Router`)."""

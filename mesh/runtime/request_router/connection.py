@@ -1,7 +1,7 @@
-"""One client's connection to a router that decides for each request.
+"""The connection of one client to a router that decides for each request.
 
-The router is asked about each request, several at a time, and answers leave in the order of the requests. Requests of
-static routes pass to a broker as they come. Authentication and versions are the mesh's.
+The router is asked about each request, several at a time, and responses are sent in the order of the requests. Requests
+of static routes pass to a broker as they come. The mesh itself answers authentication and ApiVersions.
 """
 
 from __future__ import annotations
@@ -16,18 +16,17 @@ from mesh.listener.client_transport import ClientTransport
 from mesh.listener.requests import PendingRequest
 from mesh.routing.features import with_apis
 from mesh.routing.names import RouteName
-from mesh.routing.spi import Node
+from mesh.runtime.entity_router.request_room import RequestRoom
+from mesh.runtime.entity_router.runtime import EntityRouterRuntime
 from mesh.runtime.interception.stage import NO_INTERCEPTION, NoInterception, interception_of
 from mesh.runtime.request_router.services import RequestRouterServices
 from mesh.runtime.request_router.static_legs import StaticLeg
 from mesh.runtime.request_router.work import RouterWork
-from mesh.runtime.router.leaves import ADVERTISED, SERVED, any_of
-from mesh.runtime.router.request_room import RequestRoom
 from mesh.telemetry.logs import get_logger
 from mesh.upstream.links.handshake import Unreachable
 from mesh.wire.answer_queue import AnswerQueue, Ticket
 from mesh.wire.apis import ApiKey, Versions
-from mesh.wire.connection import Request, ServerConnection
+from mesh.wire.connection import FramedRequest, ServerConnection
 from mesh.wire.errors import ProtocolError
 from mesh.wire.features import Features
 from mesh.wire.messages import Buffer, ResponseMessage
@@ -39,50 +38,50 @@ from mesh.wire.routed import LARGEST_TAKEN
 log = get_logger(__name__)
 
 MOST_AT_WORK: Final = 64
-"""Requests of one connection that its router has; until one of them is answered no more is taken up."""
+"""The most requests of one connection that its router works on. Above it, the connection is not read."""
 MOST_UNANSWERED: Final = 500
-"""Requests of one connection that wait for their answers, those of static routes too."""
+"""The most unanswered requests of one connection, static routes included."""
 _SERVED_HERE: Final = {key: (each.versions.lowest, each.versions.highest) for key, each in LISTENER_TABLE.items()}
-_UNCOUNTED: Final = frozenset({ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.SHARE_FETCH, ApiKey.SHARE_ACKNOWLEDGE})
+_UNCHARGED: Final = frozenset({ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.SHARE_FETCH, ApiKey.SHARE_ACKNOWLEDGE})
 
 
 class RequestRouterConnection(asyncio.BufferedProtocol):
-    """One client's connection. node: whose address the client came to, as clients call it; None for one that is no
-    node's."""
+    """The connection of one client. node: the id of the node that the client connected to, as clients see it; None for
+    an address that is no node's."""
 
     def __init__(self, services: RequestRouterServices, node: int | None) -> None:
-        self.client = ClientTransport(services.listener, self)
-        self.in_work: PendingRequest | None = None
+        self.client = ClientTransport(services.listener, self, services.name)
+        self.current_request: PendingRequest | None = None
         self._services = services
         self._listener = services.listener
         self._node = node
         self._cutter = RequestCutter(LARGEST_LOCAL)
         self._waiting: deque[Piece[RequestHead]] = deque()
-        """What came and is not taken up."""
+        """Received bytes that are not handled yet."""
         self._answers = AnswerQueue()
         self._head: RequestHead | None = None
-        """Of the request that is being taken as a whole."""
+        """The head of the request that is read as a whole."""
         self._frame = bytearray()
         self._static: StaticLeg | None = None
-        """Where the request passes that is being received."""
+        """The static leg to which the current request passes."""
         self._legs: dict[RouteName, StaticLeg] = {}
-        self._door: ServerConnection | None = None
+        self._local_connection: ServerConnection | None = None
         self._local: Ticket | None = None
         self._work: RouterWork | None = None
         self._room: RequestRoom | None = RequestRoom(services.memory, self.resumed)
         self._interception = interception_of(
-            self, services.interceptors, self.client, self._may_be_intercepted, services.limit
+            self, services.interceptors, self.client, self._may_be_intercepted, services.largest_request
         )
-        self._looking: asyncio.Task[None] | None = None
+        self._waiting_for_nodes: asyncio.Task[None] | None = None
         self._problem: ProtocolError | None = None
-        """What ended the stream of requests. Those before it are answered first."""
+        """The protocol error that ended the stream of requests. Earlier requests are answered first."""
 
     # Called by the event loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         if self._node is None:
             self._node = self._services.node_of(transport)
-        if self._node is not None and self._services.place(self._node) is None:
+        if self._node is not None and self._services.node(self._node) is None:
             transport.abort()  # type: ignore[attr-defined]  # a node of no route
             return
         self.client.open(transport)
@@ -118,13 +117,15 @@ class RequestRouterConnection(asyncio.BufferedProtocol):
     # Called by its transport
 
     def opened(self) -> None:
-        if self._services.ending.has_begun:
+        if self._services.is_stopping:
             asyncio.get_running_loop().call_soon(self.client.close)
-        if not any(behind.leaves.are_known for behind in self._services.routes.values()):
-            self._looking = asyncio.get_running_loop().create_task(self._first_look(), name="wait for nodes")
+        if not self._services.are_known:
+            self._waiting_for_nodes = asyncio.get_running_loop().create_task(
+                self._wait_for_nodes(), name="wait for nodes"
+            )
 
     def established(self) -> None:
-        self._cutter.limit = self._services.limit()
+        self._cutter.limit = self._services.largest_request()
 
     def resumed(self) -> None:
         if self.client.is_open:
@@ -132,11 +133,11 @@ class RequestRouterConnection(asyncio.BufferedProtocol):
             self._pace()
 
     def closed(self) -> None:
-        if self.in_work is not None:
-            self.in_work.work = None  # it names the request: no cycle may stay
-            self.in_work = None
-        if self._looking is not None:
-            self._looking.cancel()
+        if self.current_request is not None:
+            self.current_request.work = None  # break the cycle: the work names the request
+            self.current_request = None
+        if self._waiting_for_nodes is not None:
+            self._waiting_for_nodes.cancel()
         self._interception.close()
         self._interception = NO_INTERCEPTION
         for leg in self._legs.values():
@@ -147,11 +148,11 @@ class RequestRouterConnection(asyncio.BufferedProtocol):
         self._answers.clear()
         if self._room is not None:
             self._room.give_back()
-            self._room = None  # it names the connection: no cycle may stay
+            self._room = None  # break the cycle: it names the connection
         if self._work is not None:
             self._work.close()
             self._work = None
-        self._services.ending.settled(self.client)
+        self._services.connection_idle(self.client)
 
     @property
     def is_busy(self) -> bool:
@@ -162,25 +163,25 @@ class RequestRouterConnection(asyncio.BufferedProtocol):
     def has_unfinished_frame(self) -> bool:
         return self._cutter.is_unfinished or bool(self._waiting) or self._interception.has_unfinished_frame
 
-    # Called for its requests that are answered here
+    # Called for requests that are answered here
 
-    def answer(self, request: Request, response: ResponseMessage | None) -> None:
-        door, ticket = self._door, self._local
-        assert door is not None and ticket is not None and response is not None
-        door.answer(request, response)
+    def answer(self, request: FramedRequest, response: ResponseMessage | None) -> None:
+        connection, ticket = self._local_connection, self._local
+        assert connection is not None and ticket is not None and response is not None
+        connection.answer(request, response)
         self._local = None
-        self.leave(ticket, door.data_to_send())
+        self.leave(ticket, connection.data_to_send())
         asyncio.get_running_loop().call_soon(self.resumed)
 
     def served(self) -> Mapping[ApiKey, Versions]:
-        limits = self._services.served(ADVERTISED)
+        limits = self._services.served()
         versions = {key: Versions(*each, RELAYED_APIS[key].first_flexible) for key, each in limits.items()}
         return {**versions, **self._services.requests.served}
 
     def features(self) -> Features:
         return with_apis(self._services.features(), self.served())
 
-    # Called by its router's work, and by legs of static routes
+    # Called by the work of its router, and by legs of static routes
 
     def expect(self) -> Ticket:
         return self._answers.expect()
@@ -190,14 +191,14 @@ class RequestRouterConnection(asyncio.BufferedProtocol):
 
     def answered(self, ticket: Ticket, parts: Sequence[Buffer], *, is_last: bool) -> bool:
         is_next = self._answers.is_next(ticket)
-        self._tell(self._answers.add(ticket, parts, is_last=is_last))
+        self._send_answers(self._answers.add(ticket, parts, is_last=is_last))
         if is_last:
             for leg in self._legs.values():
                 leg.pace()
-            self._check_settled()
+            self._check_idle()
         return is_next
 
-    def _tell(self, answers: list[Buffer]) -> None:
+    def _send_answers(self, answers: list[Buffer]) -> None:
         if isinstance(self._interception, NoInterception):
             self.client.write(answers)
         else:
@@ -215,7 +216,7 @@ class RequestRouterConnection(asyncio.BufferedProtocol):
 
     def decided(self) -> None:
         self.resumed()
-        self._check_settled()
+        self._check_idle()
 
     def interception_ended(self, problem: ProtocolError | None) -> None:
         if problem is not None:
@@ -223,27 +224,27 @@ class RequestRouterConnection(asyncio.BufferedProtocol):
         else:
             self.client.abort()
 
-    # Called by its router's work, and by legs of static routes
+    # Called by the work of its router, and by legs of static routes
 
     def worked(self) -> None:
         self.resumed()
-        self._check_settled()
+        self._check_idle()
 
     def leg_changed(self) -> None:
         self.resumed()
 
     def leg_ended(self, *, is_within_answer: bool) -> None:
-        """The connection ends with the broker's, as a relay's does."""
+        """Ends the connection because a broker has closed a leg, as in a relay."""
         if is_within_answer:
             self.client.reset()
         else:
             self.client.close()
 
-    # Taking up
+    # Handling requests
 
     def _go_on(self) -> None:
         try:
-            while self._waiting and self._may_take_up():
+            while self._waiting and self._admit_next():
                 piece = self._waiting.popleft()
                 if piece.head is not None:
                     self._begin(piece.head)
@@ -253,11 +254,11 @@ class RequestRouterConnection(asyncio.BufferedProtocol):
         except ProtocolError as problem:
             self._problem = problem
             self._waiting.clear()
-            self._check_settled()
+            self._check_idle()
 
-    def _may_take_up(self) -> bool:
+    def _admit_next(self) -> bool:
         client = self.client
-        if not client.may_be_served or self.in_work is not None or self._looking is not None:
+        if not client.may_be_served or self.current_request is not None or self._waiting_for_nodes is not None:
             return False
         if self._static is not None:
             return not self._static.is_full
@@ -272,7 +273,7 @@ class RequestRouterConnection(asyncio.BufferedProtocol):
         if head.api_key not in _SERVED_HERE:
             if (reason := self.client.session.refusal(self._listener.now())) is not None:
                 raise ProtocolError(reason, f"API {head.api_key} needs an authentication first")
-            api_key = self._checked(head)
+            api_key = self._check_version(head)
             if (route := self._services.kind.static_routes.get(api_key)) is not None:
                 self._static = self._leg(route)
                 return
@@ -282,12 +283,9 @@ class RequestRouterConnection(asyncio.BufferedProtocol):
             raise ProtocolError("frame_size", f"a frame of {head.length} bytes; up to {LARGEST_LOCAL} are allowed")
         self._head, self._frame = head, bytearray()
 
-    def _checked(self, head: RequestHead) -> ApiKey:
-        """Its API, if it is served in this version."""
-        served = SERVED.get(head.api_key)  # type: ignore[call-overload]  # an IntEnum's member equals its number
-        own = self._services.kind.serves
-        if served is not None and own is not None:
-            served = own.get(ApiKey(head.api_key))
+    def _check_version(self, head: RequestHead) -> ApiKey:
+        """Returns the API of a request, which must be served in this version. Raises ProtocolError."""
+        served = self._services.handled.get(head.api_key)  # type: ignore[call-overload]  # an IntEnum's member equals it
         if served is None:
             raise ProtocolError("unknown_api", f"API {head.api_key} is not served here")
         api_key = ApiKey(head.api_key)
@@ -304,50 +302,51 @@ class RequestRouterConnection(asyncio.BufferedProtocol):
             return
         self._frame += piece.buffer
         if piece.is_last:
-            head, frame, self._head, self._frame = self._head, bytes(self._frame), None, bytearray()
+            head, frame, self._head, self._frame = self._head, self._frame, None, bytearray()
             assert head is not None and self._room is not None
             self._room.give_back()
             if head.api_key in _SERVED_HERE:
-                self._serve_here(frame)
+                self._serve_here(bytes(frame))
             else:
-                self._work_of().begin(head, frame)
+                self._work_of().begin(head, memoryview(frame))
 
     def _serve_here(self, frame: bytes) -> None:
-        door = self._door = self._door or ServerConnection(_SERVED_HERE, LARGEST_LOCAL)
-        self._local = ticket = self._answers.expect()
-        for request in door.receive_data(frame):
+        connection = self._local_connection = self._local_connection or ServerConnection(_SERVED_HERE, LARGEST_LOCAL)
+        self._local = self._answers.expect()
+        for request in connection.receive_data(frame):
             self._services.requests.handle(self, request)
-        if refusal := door.data_to_send():  # of an ApiVersions in a version that is not known
-            self._local = None
-            self.leave(ticket, refusal)
-            self.client.rest(self._listener.admission.take(self.client))
 
     def _work_of(self) -> RouterWork:
-        """Its router, which begins with the first request for it."""
+        """The work of its router; made at the first request for the router."""
         if self._work is None:
-            place = self._services.place(self._node) if self._node is not None else None
-            node = Node(place[0], self._node) if place is not None else None
+            node = self._services.node(self._node) if self._node is not None else None
             self._work = RouterWork(self._services, self, node)
         return self._work
 
-    # How
+    # Internals
 
     def _may_be_intercepted(self) -> bool:
-        """Whether the client is authenticated, if it has to be."""
+        """True if the client is authenticated, or need not be."""
         return self.client.session.refusal(self._listener.now()) is None
 
     def _leg(self, route: RouteName) -> StaticLeg:
         leg = self._legs.get(route)
         if leg is None:
-            leaves = self._services.routes[route].leaves
+            behind = self._services.routes[route]
+            assert isinstance(behind, EntityRouterRuntime), "static routes lead to clusters"
+            leaves = behind.leaves
             leaf, known = leaves.default, None
-            if self._node is not None and (place := self._services.place(self._node)) is not None and place[0] == route:
-                leaf, known = place[1], place[2]
+            if (
+                self._node is not None
+                and (found := self._services.locate(self._node)) is not None
+                and found[0] == route
+            ):
+                leaf, known = found[1], found[2]
             leg = self._legs[route] = StaticLeg(self, leaves, leaf, known, self.client.id)
         return leg
 
     def _pace(self) -> None:
-        is_last = self._services.ending.has_begun or any(leg.is_session_over for leg in self._legs.values())
+        is_last = self._services.is_stopping or any(leg.is_session_over for leg in self._legs.values())
         is_full = (
             bool(self._waiting)
             or self._interception.has_waiting_requests
@@ -356,7 +355,7 @@ class RequestRouterConnection(asyncio.BufferedProtocol):
         is_over = is_last and not self._cutter.is_unfinished
         self.client.pace(has_read_ahead=is_full or is_over or self._problem is not None)
 
-    def _check_settled(self) -> None:
+    def _check_idle(self) -> None:
         if self.is_busy or not self.client.is_open:
             return
         if self._problem is not None:
@@ -364,12 +363,12 @@ class RequestRouterConnection(asyncio.BufferedProtocol):
         elif any(leg.is_session_over for leg in self._legs.values()) and not self.has_unfinished_frame:
             self.client.close()
         else:
-            self._services.ending.settled(self.client)
+            self._services.connection_idle(self.client)
 
-    async def _first_look(self) -> None:
+    async def _wait_for_nodes(self) -> None:
         try:
-            await any_of(behind.leaves.first_look() for behind in self._services.routes.values())
+            await self._services.wait_until_known()
         except Unreachable as problem:
-            log.debug("no route was reached", virtual_cluster=self._listener.name, reason=str(problem))
-        self._looking = None
+            log.debug("no route reachable", virtual_cluster=self._listener.name, reason=str(problem))
+        self._waiting_for_nodes = None
         self.resumed()

@@ -1,25 +1,27 @@
-"""The interceptors of a route, on the way of what the router of one connection sends there."""
+"""The interceptors of a route, which see what the router of one connection sends there."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Final, TypeAlias
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, TypeAlias
 
 from mesh.runtime.interception.client import InterceptedClient, Interceptors
 from mesh.runtime.interception.fetches import FetchRequests
 from mesh.runtime.interception.produces import ProduceRequests
 from mesh.security.principals import Principal
 from mesh.wire.apis import ApiKey
-from mesh.wire.interception import FollowUp
+from mesh.wire.interception import Decision, FollowUp
 from mesh.wire.messages import Buffer
 from mesh.wire.passing import RequestHead
 
-Send: TypeAlias = Callable[[memoryview], Awaitable[list[Buffer]]]
-"""Sends a request, and returns its answer; both with their length in front. An empty one for a request without."""
+Send: TypeAlias = Callable[[memoryview], Coroutine[Any, Any, list[Buffer]]]
+"""Sends a request and returns its response, both with their lengths. The result is empty for a request without a
+response."""
 
 
 class RouteInterception:
-    """The interceptors of one route, for one client. clock: in seconds."""
+    """The interceptors of one route, for one client. clock: returns the time in seconds."""
 
     def __init__(
         self, interceptors: Interceptors, principal: Callable[[], Principal | None], clock: Callable[[], float]
@@ -28,28 +30,43 @@ class RouteInterception:
         self._clock: Final = clock
         self._produces: Final = ProduceRequests(self._client)
         self._fetches: Final[dict[int | None, FetchRequests]] = {}
-        """By node: each has its own fetch sessions."""
+        """The Fetches to each node, which has fetch sessions of its own."""
+        self._producing: Final = asyncio.Lock()
+        """Held from the beginning of a Produce until it is sent: interceptors must not change the order of records."""
 
     async def answer(self, head: RequestHead, frame: memoryview, node: int | None, send: Send) -> list[Buffer]:
-        """The answer to what is left of a request. Raises ProtocolError, and what `send` raises."""
-        requests: ProduceRequests | FetchRequests
+        """Sends a request, as its interceptors leave it, and returns the response. Raises ProtocolError, and the
+        exceptions of `send`."""
         match head.api_key:
             case ApiKey.PRODUCE:
-                requests = self._produces
+                async with self._producing:
+                    decision = await _decision(self._produces, head, frame)
+                    sending = _begin(decision, send)
             case ApiKey.FETCH:
                 if node not in self._fetches:
                     self._fetches[node] = FetchRequests(self._client, self._clock)
-                requests = self._fetches[node]
+                decision = await _decision(self._fetches[node], head, frame)
+                sending = _begin(decision, send)
             case _:
                 return await send(frame)
-        decision = requests.decide(head, frame)
-        if decision is None:
-            decision = await requests.judged(head, frame)
-        if decision.frame is None:
+        if sending is None:
             return list(decision.answer or ())
-        answer = await send(memoryview(bytearray(b"".join(decision.frame))))
+        answer = await sending
         if decision.change is None or not answer:
             return answer
         changed = await decision.change.changed(memoryview(b"".join(answer)))
         assert not isinstance(changed, FollowUp), "interceptors ask nothing further"
         return list(changed)
+
+
+async def _decision(requests: ProduceRequests | FetchRequests, head: RequestHead, frame: memoryview) -> Decision:
+    decision = requests.decide(head, frame)
+    return await requests.decide_later(head, frame) if decision is None else decision
+
+
+def _begin(decision: Decision, send: Send) -> asyncio.Task[list[Buffer]] | None:
+    """Begins to send what is left of a request; None if nothing is. Requests are sent in the order of these calls."""
+    if decision.frame is None:
+        return None
+    sent = send(memoryview(bytearray(b"".join(decision.frame))))
+    return asyncio.get_running_loop().create_task(sent, name="a request of a route")

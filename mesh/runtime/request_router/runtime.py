@@ -1,4 +1,4 @@
-"""A router that decides for each request behind a virtual cluster."""
+"""The runtime of a router that decides for each request."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from mesh.memory import RequestMemory
 from mesh.routing.names import RouteName
 from mesh.routing.node_ids import NodeIds
 from mesh.routing.spi import Served
+from mesh.runtime.entity_router.leaves import RouterLeaf
+from mesh.runtime.entity_router.runtime import EntityRouterRuntime
+from mesh.runtime.entity_router.status import status_of_leaf
 from mesh.runtime.interception.client import Interceptors
-from mesh.runtime.relay.ending import Ending
+from mesh.runtime.relay.graceful_stop import GracefulStop, StatelessTarget
 from mesh.runtime.relay.local_requests import LocalRequests
 from mesh.runtime.request_router.connection import RequestRouterConnection
 from mesh.runtime.request_router.services import RequestRouterServices, RouterKind
-from mesh.runtime.router.leaves import RouterLeaf
-from mesh.runtime.router.runtime import RouterRuntime
-from mesh.runtime.router.status import status_of_leaf
 from mesh.upstream.links.chunks import Chunks
 
 
-class RequestRouterRuntime:
-    """One virtual cluster with such a router behind it. Implements `mesh.listener.target.Target`. routes: what each
-    leads to."""
+class RequestRouterRuntime(StatelessTarget):
+    """The runtime of one virtual cluster with a router that decides for each request. Implements
+    `mesh.listener.target.Target`. routes: the target of each route. A router among them has no clients of its own."""
 
     def __init__(
         self,
         listener: Listener,
         kind: RouterKind,
-        routes: Mapping[RouteName, RouterRuntime],
+        routes: Mapping[RouteName, EntityRouterRuntime | RequestRouterRuntime],
         ids: NodeIds,
-        ending: Ending,
-        limit: Callable[[], int],
+        graceful_stop: GracefulStop,
+        largest_request: Callable[[], int],
         node_of: Callable[[asyncio.BaseTransport], int | None],
         memory: RequestMemory,
         interceptors: Interceptors | None = None,
@@ -43,41 +43,47 @@ class RequestRouterRuntime:
         self.name = listener.name
         self.listener = listener
         self.routes = routes
-        self._ending = ending
+        self.graceful_stop = graceful_stop
         requests = Requests(listener, LocalRequests())
-        self._services = RequestRouterServices(
-            listener, requests, Chunks(), kind, routes, ids, ending, limit, node_of, memory, interceptors
+        behind: dict[RouteName, EntityRouterRuntime | RequestRouterServices] = {
+            route: each.services if isinstance(each, RequestRouterRuntime) else each for route, each in routes.items()
+        }
+        self.services: RequestRouterServices = RequestRouterServices(
+            listener,
+            requests,
+            Chunks(),
+            kind,
+            behind,
+            ids,
+            graceful_stop,
+            largest_request,
+            node_of,
+            memory,
+            interceptors,
         )
 
     @property
+    def unions(self) -> list[EntityRouterRuntime]:
+        """The unions and clusters behind all routes."""
+        return self.services.unions
+
+    @property
     def leaves(self) -> list[RouterLeaf]:
-        return [leaf for behind in self.routes.values() for leaf in behind.leaves]
+        return [leaf for union in self.unions for leaf in union.leaves]
 
     def served(self, limits: Served) -> Served:
-        """What it and all its routes serve of these."""
-        return self._services.served(limits)
+        """The part of these APIs that the router and all its routes serve."""
+        return self.services.served(limits)
 
     def accept(self, node: int | None = None, listener: ListenerName = FIRST) -> RequestRouterConnection:
-        return RequestRouterConnection(self._services, node)
+        return RequestRouterConnection(self.services, node)
 
     def status(self) -> dict[str, Any]:
-        """As a router with all leaves."""
-        leaves = [status_of_leaf(behind.leaves, leaf) for behind in self.routes.values() for leaf in behind.leaves]
+        """The status of a router, with all its leaves."""
+        leaves = [status_of_leaf(union.leaves, leaf) for union in self.unions for leaf in union.leaves]
         return {"router": {"leaves": leaves}}
 
-    # The end
-
-    def begin_stop(self, grace: float) -> None:
-        self._ending.begin(grace)
-
-    async def drained(self) -> None:
-        await self._ending.drained()
-
-    def drain(self) -> None:
-        """Nothing is kept here that could be let go of before the connections are."""
-
-    def close_connections(self) -> None:
-        self.listener.close()
+    # Stop
 
     async def closed(self) -> None:
         await asyncio.gather(*(behind.closed() for behind in self.routes.values()))

@@ -1,7 +1,7 @@
-"""Connections to brokers over which the requests of static routes pass, undecoded, each for one client and one route.
+"""Connections to brokers over which the requests of static routes pass undecoded. Each is for one client and one route.
 
-They pass as those of a relay do, in pieces, whatever is in them. In answers node ids and addresses are changed where
-Produce, Fetch, ShareFetch and ShareAcknowledge may name a new leader; other APIs with nodes in them have no static
+The requests pass in pieces, as in a relay, whatever is in them. Node ids and addresses in responses are changed where
+Produce, Fetch, ShareFetch and ShareAcknowledge may name a new leader. Other APIs with nodes in them have no static
 routes (`routable`).
 """
 
@@ -15,37 +15,41 @@ from mesh.apis.answers import ConnectionId
 from mesh.apis.listener_table import LISTENER_TABLE
 from mesh.listener.client_transport import ClientTransport
 from mesh.routing.translation import LeafTranslation
+from mesh.runtime.entity_router.leaves import Leaves, RouterLeaf
 from mesh.runtime.relay.leg_opener import LINGER, LegOpener
-from mesh.runtime.router.leaves import Leaves, RouterLeaf
 from mesh.upstream.links.leg import Leg
 from mesh.wire.answer_queue import Ticket
+from mesh.wire.answer_walker import AnswerWalker
 from mesh.wire.apis import ApiKey
-from mesh.wire.entities import Side
+from mesh.wire.entities import Direction
 from mesh.wire.entities.fields import Field
-from mesh.wire.entities.kinds import Kind
+from mesh.wire.entities.kinds import EntityKind
 from mesh.wire.entities.layouts import layout
 from mesh.wire.errors import ProtocolError
 from mesh.wire.messages import Buffer
+from mesh.wire.one_partition import OnePartition
 from mesh.wire.passing import AnswerCutter, Piece, RequestHead
 from mesh.wire.relayed_apis import RELAYED_APIS
 from mesh.wire.relaying import LARGEST_ANSWER, RelayedConnection, RelayedRequest
 from mesh.wire.routed import PassedRequest, RoutedConnection
 
 _LEADERS_IN_ANSWERS: Final = frozenset({ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.SHARE_FETCH, ApiKey.SHARE_ACKNOWLEDGE})
-_NAMES_NODES: Final = frozenset({Kind.NODE, Kind.HOST, Kind.RESOURCE_NAME, Kind.KEY, Kind.COORDINATOR_KEY})
+_NAMES_NODES: Final = frozenset(
+    {EntityKind.NODE, EntityKind.HOST, EntityKind.RESOURCE_NAME, EntityKind.KEY, EntityKind.COORDINATOR_KEY}
+)
 _OF_FOLLOWERS: Final = "replica_id"
-"""What brokers say of themselves; a client's is -1."""
+"""The field with the broker id of a follower; a client sends -1 in it."""
 MOST_HELD: Final = 1 << 20
-"""Bytes of answers that wait for others before them; then no more is read of that broker."""
+"""The most bytes of responses that wait for earlier ones. Above it, their broker is not read."""
 
 
 def routable(api_key: ApiKey) -> bool:
-    """Whether an API may have a static route."""
+    """True if an API may have a static route."""
     if api_key in _LEADERS_IN_ANSWERS:
         return True
     if api_key in LISTENER_TABLE or api_key not in RELAYED_APIS:
         return False
-    sides = (layout(api_key, RELAYED_APIS[api_key].highest, side) for side in Side)
+    sides = (layout(api_key, RELAYED_APIS[api_key].highest, side) for side in Direction)
     return not any(_has_nodes(fields) for fields in sides)
 
 
@@ -56,7 +60,7 @@ def _has_nodes(fields: Collection[Field]) -> bool:
 
 
 class StaticOwner(Protocol):
-    """The connection of a client. It is told of what comes of a leg."""
+    """The connection of a client. The leg reports its events to it."""
 
     @property
     def client(self) -> ClientTransport: ...
@@ -64,16 +68,18 @@ class StaticOwner(Protocol):
     def expect(self) -> Ticket: ...
 
     def answered(self, ticket: Ticket, parts: Sequence[Buffer], *, is_last: bool) -> bool:
-        """Whether they have left."""
+        """Takes parts of a response. Returns True if they were sent at once, and False if they wait for earlier
+        responses."""
 
     def leg_changed(self) -> None:
-        """It takes more again, or no more, or has nothing under way any more."""
+        """Called when a leg becomes ready, or full, or has nothing in flight any more."""
 
     def leg_ended(self, *, is_within_answer: bool) -> None: ...
 
 
 class _AsItIs:
-    """Requests pass unread; what of answers names nodes is translated. Implements `mesh.wire.routed.Translation`."""
+    """A translation under which requests pass unread; node ids in responses are translated. Implements
+    `mesh.wire.routed.Translation`."""
 
     def __init__(self, answers: LeafTranslation) -> None:
         self._answers = answers
@@ -81,8 +87,14 @@ class _AsItIs:
     def request(self, head: RequestHead, frame: memoryview) -> PassedRequest | None:
         raise AssertionError("no request is taken whole")
 
-    def leaf_of_nodes(self, api_key: ApiKey, version: int) -> int | None:
-        return self._answers.leaf_of_nodes(api_key, version)
+    def passes_unchanged(self, produced: OnePartition) -> bool:
+        return False
+
+    def may_change_records(self, beginning: memoryview, size: int) -> bool:
+        return False
+
+    def walker(self, api_key: ApiKey, version: int, size: int) -> AnswerWalker | None:
+        return self._answers.walker(api_key, version, size)
 
     def is_changed(self, api_key: ApiKey, version: int, *, is_plain: bool) -> bool:
         return api_key in _LEADERS_IN_ANSWERS and self._answers.is_changed(api_key, version, is_plain=is_plain)
@@ -92,14 +104,15 @@ class _AsItIs:
 
 
 class _StaticWire(RoutedConnection):
-    """The wire of a static route: requests pass in pieces, as a relay's do, and answers have the nodes of a union."""
+    """The wire of a static route: requests pass in pieces, as in a relay, and responses have the node ids of a
+    union."""
 
     _begin_request = RelayedConnection._begin_request
     _hold = RelayedConnection._hold
 
 
 class StaticLeg:
-    """The leg of one route. node: of the leaf, by the id that its cluster gave it; None for any."""
+    """The leg of one static route. node: the node of the leaf, by the id that its cluster gave it; None for any."""
 
     def __init__(
         self, owner: StaticOwner, leaves: Leaves, leaf: RouterLeaf, node: int | None, id: ConnectionId
@@ -113,23 +126,23 @@ class StaticLeg:
             leaf.nodes,
             _AsItIs(leaves.translation(leaf)),
             self._passed,
-            leaf.services.limit(),
+            leaf.services.largest_request(),
         )
         self._cutter = AnswerCutter(LARGEST_ANSWER)
         self._tickets: deque[Ticket] = deque()
         self._leg = Leg(self, leaf.services.chunks)
         self._opener = LegOpener(leaf.services, id)
-        self._opener.aim(node, is_named=False)
+        self._opener.set_node(node, is_named=False)
         self._opener.open(self, self._leg)
         self._traffic = leaf.services.traffic.of(-1)
         self._unsent: list[Buffer] = []
         self._held: deque[Ticket] = deque()
-        """Answers that have come, and wait for those of others."""
+        """Responses that have arrived, and wait for earlier ones."""
         self._is_leg_full = False
 
     @property
     def is_full(self) -> bool:
-        """Whether no more of what the client asks may pass now."""
+        """True if no more requests of the client may pass now."""
         return self._is_leg_full or bool(self._unsent)
 
     @property
@@ -138,11 +151,11 @@ class StaticLeg:
 
     @property
     def held(self) -> int:
-        """Bytes of answers that wait for those of others."""
+        """The number of bytes of responses that wait for earlier ones."""
         return sum(len(part) for ticket in self._held for part in ticket.waiting)
 
     def request(self, piece: Piece[RequestHead]) -> None:
-        """The next bytes of a request. Raises ProtocolError."""
+        """Takes the next bytes of a request. Raises ProtocolError."""
         assert self._owner is not None
         under_way = self._wire.in_flight
         passed = self._wire.receive_requests(piece.buffer, self._listener.now())
@@ -156,7 +169,7 @@ class StaticLeg:
             self._unsent += passed
 
     def pace(self) -> None:
-        """Answers have left, or the client reads again, or no more."""
+        """Called when responses were sent, and when the client starts or stops reading."""
         while self._held and not self._held[0].waiting:
             self._held.popleft()
         if self._owner is not None:
@@ -190,8 +203,8 @@ class StaticLeg:
         if self._owner is not None:
             self._owner.leg_changed()
 
-    def leg_paused(self, *, is_paused: bool) -> None:
-        self._is_leg_full = is_paused
+    def leg_full(self, *, is_full: bool) -> None:
+        self._is_leg_full = is_full
         if self._owner is not None:
             self._owner.leg_changed()
 
@@ -199,7 +212,7 @@ class StaticLeg:
         self._opener.lost("closed" if not self._wire.in_flight else "closed_in_flight", reason)
         self._end(is_within_answer=self._wire.has_unfinished_answer)
 
-    # Called by what opens it
+    # Called by the opener of its leg
 
     def leg_reached(self, node: int) -> None:
         self._traffic = self._services.traffic.of(node)
@@ -211,10 +224,10 @@ class StaticLeg:
         if self._owner is not None:
             self._owner.leg_changed()
 
-    # How
+    # Internals
 
     def _receive(self, piece: memoryview, *, is_last: bool) -> None:
-        parts = self._wire.receive_answers(piece)  # raises for an answer that nobody waits for
+        parts = self._wire.receive_answers(piece)  # raises for an answer without a request
         ticket = self._tickets[0]
         if is_last:
             self._tickets.popleft()

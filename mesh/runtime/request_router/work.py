@@ -1,4 +1,4 @@
-"""The requests of one connection that its router has: decoded, several at work at once."""
+"""The requests of one connection that its router handles: they are decoded, and several are handled at once."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from typing import Final, Protocol
 
 from mesh.listener.client_transport import ClientTransport
 from mesh.routing.spi import Disconnect, Node, Request, Respond, RespondWithoutReply, Router, RouterResult
-from mesh.runtime.relay.connection import UNCOUNTED
+from mesh.runtime.relay.connection import UNCHARGED
 from mesh.runtime.request_router.context import ConnectionContext
 from mesh.runtime.request_router.services import RequestRouterServices
 from mesh.telemetry.logs import get_logger
 from mesh.wire.answer_queue import Ticket
 from mesh.wire.apis import ApiKey, has_tagged_response_header
-from mesh.wire.entities import Side
+from mesh.wire.entities import Direction
 from mesh.wire.messages import Buffer
-from mesh.wire.passing import REQUEST_HEAD, RequestHead
-from mesh.wire.produce_batches import body_of
-from mesh.wire.reader import INT16, INT32
-from mesh.wire.trees import read_tree, write_tree
+from mesh.wire.passing import RequestHead
+from mesh.wire.produce_batches import body_of, client_id_in
+from mesh.wire.reader import INT32
+from mesh.wire.trees import write_pieces
 
 log = get_logger(__name__)
 
 MOST_AT_WORK: Final = 64
-"""Requests of one connection that its router has; until one of them is answered no more is taken up."""
+"""The most requests of one connection that its router works on. Above it, the connection is not read."""
 
 
 class WorkOwner(Protocol):
-    """The connection of a client. It is told when an answer is there, and when a request is done."""
+    """The connection of a client. It is notified when a response is ready, and when a request is done."""
 
     @property
     def client(self) -> ClientTransport: ...
@@ -41,32 +41,32 @@ class WorkOwner(Protocol):
 
 
 class RouterWork:
-    """The router of one connection, and the requests that it has. node: whose address the client came to."""
+    """The router of one connection, and the requests that it handles. node: the node that the client connected to."""
 
     def __init__(self, services: RequestRouterServices, owner: WorkOwner, node: Node | None) -> None:
         self._services: Final = services
         self._owner: WorkOwner | None = owner
         self._client: Final = owner.client
         self._context: Final = ConnectionContext(services, owner.client, node)
-        self._router: Final[Router] = services.kind.make()
+        self._router: Final[Router] = services.router(owner.client)
         self._at_work: Final[set[asyncio.Task[None]]] = set()
         self._bytes = 0
 
     @property
     def is_full(self) -> bool:
-        return len(self._at_work) >= MOST_AT_WORK or self._bytes > self._services.limit()
+        return len(self._at_work) >= MOST_AT_WORK or self._bytes > self._services.largest_request()
 
     def __len__(self) -> int:
         return len(self._at_work)
 
-    def begin(self, head: RequestHead, frame: bytes) -> None:
-        """frame: with its length. Raises ProtocolError."""
+    def begin(self, head: RequestHead, frame: memoryview) -> None:
+        """Begins a request. frame: the request with its length; it must not change. Raises ProtocolError."""
         assert self._owner is not None
         api_key, version = ApiKey(head.api_key), head.api_version
-        body = body_of(api_key, version, memoryview(frame))
-        tree = read_tree(api_key, version, Side.REQUEST, memoryview(frame)[body:])
+        body = body_of(api_key, version, frame)
+        tree = self._services.kind.reads(api_key, version, Direction.REQUEST, frame[body:])
         wants_answer = api_key is not ApiKey.PRODUCE or tree["acks"] != 0
-        self._context.client_id = _client_id(frame)
+        self._context.client_id = client_id_in(frame)
         ticket = self._owner.expect() if wants_answer else None
         self._bytes += len(frame)
         work = self._work(head, Request(api_key, version, tree, wants_answer), ticket, len(frame))
@@ -83,14 +83,14 @@ class RouterWork:
         try:
             self._router.close()
         except Exception:
-            log.exception("a router failed to close", virtual_cluster=self._services.listener.name)
+            log.exception("router failed to close", virtual_cluster=self._services.listener.name)
 
     async def _work(self, head: RequestHead, request: Request, ticket: Ticket | None, size: int) -> None:
         try:
-            self._done(head, request, await self._router.on_request(request, self._context), ticket)
+            self._take_result(head, request, await self._router.on_request(request, self._context), ticket)
         except Exception:
             log.exception(
-                "a connection was closed: its router failed",
+                "connection closed: router failed",
                 virtual_cluster=self._services.listener.name,
                 api=request.api.name,
                 connection=self._client.id,
@@ -103,7 +103,7 @@ class RouterWork:
         if self._owner is not None:
             self._owner.worked()
 
-    def _done(self, head: RequestHead, request: Request, result: RouterResult, ticket: Ticket | None) -> None:
+    def _take_result(self, head: RequestHead, request: Request, result: RouterResult, ticket: Ticket | None) -> None:
         listener, client = self._services.listener, self._client
         match result:
             case Respond(body=body) if ticket is not None:
@@ -113,25 +113,19 @@ class RouterWork:
             case RespondWithoutReply() if ticket is None:
                 pass
             case Disconnect(reason=reason):
-                log.info("a router closed a connection", virtual_cluster=listener.name, reason=reason)
+                log.info("connection closed by router", virtual_cluster=listener.name, reason=reason)
                 client.close()
                 return
             case _:
                 wanted = "an answer" if ticket is not None else "none"
                 raise TypeError(f"{request.api.name} wants {wanted}, and the router returned {result!r}")
-        if request.api not in UNCOUNTED and (rest := listener.admission.take(client)) > 0:
+        if request.api not in UNCHARGED and (throttle := listener.admission.charge_request(client)) > 0:
             listener.metrics.throttled(listener.name, request.api.name)
-            client.rest(rest)
-
-
-def _client_id(frame: bytes) -> str | None:
-    (length,) = INT16.unpack_from(frame, REQUEST_HEAD.size)
-    begin = REQUEST_HEAD.size + INT16.size
-    return frame[begin : begin + length].decode(errors="replace") if length >= 0 else None
+            client.throttle(throttle)
 
 
 def _answer(head: RequestHead, request: Request, body: Mapping[str, object]) -> list[Buffer]:
-    told = write_tree(request.api, request.version, Side.RESPONSE, dict(body))
+    pieces = write_pieces(request.api, request.version, Direction.RESPONSE, dict(body))
     tags = b"\0" if has_tagged_response_header(request.api, request.version) else b""
-    length = INT32.size + len(tags) + len(told)
-    return [INT32.pack(length) + INT32.pack(head.correlation_id) + tags, told]
+    length = INT32.size + len(tags) + sum(map(len, pieces))
+    return [INT32.pack(length) + INT32.pack(head.correlation_id) + tags, *pieces]

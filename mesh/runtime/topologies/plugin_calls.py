@@ -1,4 +1,4 @@
-"""Calls of a plugin that keeps topology descriptions, in time, and how often they succeeded."""
+"""Calls of a plugin that keeps topology descriptions: with a time limit, and counted."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 
 from mesh.streams.description import TopologyDescription
 from mesh.streams.spi import PermanentFailure, TopologyPlugin
-from mesh.streams.steps import Kind, PluginOutcome
+from mesh.streams.steps import CallResult, PluginOutcome
 from mesh.telemetry.logs import get_logger
 
 log = get_logger(__name__)
@@ -32,16 +32,16 @@ class Call(Enum):
 
 
 @dataclass(slots=True)
-class Count:
+class CallCount:
     success: int = 0
     error: int = 0
 
 
 class PluginCalls:
-    """A plugin as it is called. counts: of the calls that ended."""
+    """Calls a plugin, and counts its successes and failures. counts: outcomes by kind of call."""
 
     def __init__(self, virtual_cluster: str, plugin: TopologyPlugin) -> None:
-        self.counts: Final = {call: Count() for call in Call}
+        self.counts: Final = {call: CallCount() for call in Call}
         self._name = virtual_cluster
         self._plugin = plugin
 
@@ -52,7 +52,7 @@ class PluginCalls:
         return await self._ended(Call.DELETE, group, lambda: self._plugin.delete_topology(group))
 
     async def get(self, group: str, epoch: int) -> TopologyDescription | None:
-        """Raises whatever the plugin raises, and TimeoutError."""
+        """Returns the description of a group. Raises the plugin's exceptions, and TimeoutError."""
         try:
             async with asyncio.timeout(TIMEOUT):
                 description = await self._plugin.get_topology(group, epoch)
@@ -67,19 +67,19 @@ class PluginCalls:
             async with asyncio.timeout(TIMEOUT):
                 await self._plugin.close()
         except Exception:
-            log.exception("a plugin for topology descriptions did not close", virtual_cluster=self._name)
+            log.exception("topology plugin failed to close", virtual_cluster=self._name)
 
     async def _ended(self, call: Call, group: str, begin: Callable[[], Coroutine[Any, Any, None]]) -> PluginOutcome:
         outcome = await self._outcome(begin)
-        if outcome.kind is Kind.DONE:
+        if outcome.result is CallResult.DONE:
             self.counts[call].success += 1
         else:
             self.counts[call].error += 1
             log.warning(
-                "a plugin for topology descriptions failed",
+                "topology plugin failed",
                 virtual_cluster=self._name,
                 group=group,
-                reason="for good" if outcome.kind is Kind.PERMANENT else "for now",
+                reason="permanent" if outcome.result is CallResult.PERMANENT else "temporary",
                 detail=f"{call.value}: {outcome.message}",
             )
         return outcome
@@ -88,19 +88,19 @@ class PluginCalls:
         try:
             task = asyncio.get_running_loop().create_task(begin(), name="topology plugin")
         except Exception:
-            log.exception("a plugin for topology descriptions raised", virtual_cluster=self._name)
-            return PluginOutcome(Kind.PERMANENT, FAILED)
-        await asyncio.sleep(0)  # it runs up to its first await
+            log.exception("topology plugin raised an exception", virtual_cluster=self._name)
+            return PluginOutcome(CallResult.PERMANENT, FAILED)
+        await asyncio.sleep(0)  # the task runs to its first await
         is_at_once = task.done()
         try:
             async with asyncio.timeout(TIMEOUT):
                 await task
         except PermanentFailure as problem:
-            return PluginOutcome(Kind.PERMANENT, str(problem) or None)
+            return PluginOutcome(CallResult.PERMANENT, str(problem) or None)
         except TimeoutError as problem:
-            return PluginOutcome(Kind.TRANSIENT, str(problem) or LATE)
+            return PluginOutcome(CallResult.TRANSIENT, str(problem) or LATE)
         except Exception as problem:  # noqa: BLE001 - whatever somebody else's code raises
             if is_at_once:
-                return PluginOutcome(Kind.PERMANENT, FAILED)
-            return PluginOutcome(Kind.TRANSIENT, str(problem) or None)
-        return PluginOutcome(Kind.DONE)
+                return PluginOutcome(CallResult.PERMANENT, FAILED)
+            return PluginOutcome(CallResult.TRANSIENT, str(problem) or None)
+        return PluginOutcome(CallResult.DONE)

@@ -1,167 +1,195 @@
-"""Requests about topology descriptions, over a node that does not know them.
+"""Requests about topology descriptions, for a node that does not know them.
 
-What the node knows it is asked itself, in the client's place: whether the client may read or delete a group, whether
-the node is its coordinator, which members and which topology it has. So these are the cluster's own answers.
+The mesh asks the node, in the client's place, for all that the node knows: whether the client may read or delete a
+group, whether the node is its coordinator, which members and which topology it has. So these are the cluster's own
+answers. Where the mesh has rules, they decide what a client may do, and the mesh asks the node for the rest.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Final
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from typing import Final, Protocol
 
 from mesh.runtime.interception.messages import ReadRequest, read_answer, written_answer
+from mesh.runtime.topologies.ending_requests import (
+    AwaitDescription,
+    ClassicJoinRequest,
+    DeletingRequest,
+    Deletion,
+    EndingRequest,
+    groups_with_description,
+)
+from mesh.runtime.topologies.frames import described, describing, head_instead, instead
 from mesh.runtime.topologies.topologies import Topologies
+from mesh.security.rules import Operation
 from mesh.streams.description import tree_of
 from mesh.streams.gate import STALE_TOPOLOGY, Heartbeat, is_missing, may_be_asked
-from mesh.streams.steps import ApiError, DescribedGroup, DescriptionStatus, Push, delete, push
+from mesh.streams.steps import ApiError, DescribedStreamsGroup, DescriptionStatus, Push, push
 from mesh.telemetry.logs import get_logger
-from mesh.upstream.store.documents import StoreError
-from mesh.wire.apis import ApiKey, is_flexible
-from mesh.wire.entities import Side
-from mesh.wire.errors import ErrorCode
+from mesh.upstream.links.handshake import Unreachable
+from mesh.wire.apis import ApiKey
+from mesh.wire.errors import ErrorCode, ProtocolError
 from mesh.wire.interception import Decision, FollowUp
 from mesh.wire.messages import Buffer
 from mesh.wire.passing import RequestHead
-from mesh.wire.reader import INT16, INT32
-from mesh.wire.trees import Tree, write_tree
+from mesh.wire.trees import Tree
 
 log = get_logger(__name__)
 
 GATE_TIMEOUT: Final = 5.0
-"""Seconds for which a heartbeat's answer waits for the topology epoch of its group."""
-FIRST_WITH_MESSAGES: Final = 3
-"""Of DeleteGroups, whose answer has the error of a deletion that failed."""
-_READ, _DELETE = 3, 6
-"""Bits of authorized operations."""
-_EMPTY: Final = "Empty"
-_UNSAID: Final = -1
-_API_KEY_AT: Final = INT32.size
-_NO_TAGS: Final = b"\0"
+"""Seconds that the response to a heartbeat waits for the topology epoch of its group."""
+_UNSET: Final = -1
 
-AskCurrent = Callable[[str], Awaitable[int]]
-"""The topology epoch of a group, from the cluster; -1 if there is none. Raises whatever a broker or a link does."""
+AskGroup = Callable[[str], Awaitable[DescribedStreamsGroup]]
+"""Asks the node to describe a group to the mesh. Raises the errors of a broker or a link."""
+
+
+class ClientRules(Protocol):
+    """The rules of the mesh for one client."""
+
+    def allow(self, operation: Operation, group: str) -> bool: ...
+
+    def refused(self, head: RequestHead, frame: memoryview, operation: Operation, group: str) -> None:
+        """Notes that the rules refused a request."""
 
 
 class TopologyRequests:
-    """The requests of one client. is_served_there: whether the node that the client talks to knows descriptions itself.
-    ask_current: asks that node."""
+    """The requests of one client. is_served_there: returns True if the client's node itself knows descriptions.
+    ask_group: asks that node. rules: None if the cluster authorizes clients."""
 
-    def __init__(self, topologies: Topologies, is_served_there: Callable[[], bool], ask_current: AskCurrent) -> None:
+    def __init__(
+        self,
+        topologies: Topologies,
+        is_served_there: Callable[[], bool],
+        ask_group: AskGroup,
+        rules: ClientRules | None = None,
+    ) -> None:
         self._topologies = topologies
         self._is_served_there = is_served_there
-        self._ask_current = ask_current
+        self._ask_group = ask_group
+        self._rules = rules
 
-    def takes(self, head: RequestHead) -> bool:
+    def handles(self, head: RequestHead) -> bool:
         match head.api_key:
             case ApiKey.STREAMS_GROUP_HEARTBEAT | ApiKey.STREAMS_GROUP_DESCRIBE:
                 is_about_them = head.api_version >= 1
-            case ApiKey.STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE | ApiKey.DELETE_GROUPS:
+            case ApiKey.STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE | ApiKey.DELETE_GROUPS | ApiKey.JOIN_GROUP:
                 is_about_them = True
             case _:
                 is_about_them = False
         return is_about_them and not self._is_served_there()
 
-    def decide(self, head: RequestHead, frame: memoryview) -> Decision:
+    def decide(self, head: RequestHead, frame: memoryview) -> Decision | None:
         request = ReadRequest.of(head, frame)
         match head.api_key:
             case ApiKey.STREAMS_GROUP_HEARTBEAT:
-                change = _HeartbeatChange(self._topologies, request, self._ask_current)
+                change = _HeartbeatChange(self._topologies, request, self._ask_group)
                 return Decision(_lowered_heartbeat(request), change=change)
             case ApiKey.STREAMS_GROUP_DESCRIBE:
                 return Decision(
-                    _instead(request, ApiKey.STREAMS_GROUP_DESCRIBE, 0, request.tree),
+                    instead(request, ApiKey.STREAMS_GROUP_DESCRIBE, 0, request.tree),
                     change=_DescribeChange(self._topologies, request),
                 )
             case ApiKey.STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE:
+                if self._rules is not None:
+                    return None
                 return Decision(
-                    _describing(request, [request.tree["group_id"]]), change=_PushChange(self._topologies, request)
+                    describing(request, [request.tree["group_id"]]), change=_PushChange(self._topologies, request)
                 )
             case _:
-                return _decide_deletion(self._topologies, request)
+                return self._decide_end(request)
 
-    async def judged(self, head: RequestHead, frame: memoryview) -> Decision:
-        raise AssertionError("every request is decided at once")
+    def _decide_end(self, request: ReadRequest) -> Decision | None:
+        """Decides on a request that may end groups. Most of these groups have no description."""
+        groups = groups_with_description(self._topologies, _groups_of(request))
+        if groups:
+            if self._rules is not None:
+                return None
+            return Decision(
+                describing(request, groups),
+                change=AwaitDescription(request, self._ending_request(request)),
+                is_alone=True,
+            )
+        if request.head.api_key == ApiKey.JOIN_GROUP:
+            return Decision([request.frame])
+        deletion = Deletion(self._topologies, request, {}, ())
+        return Decision(deletion.frame(()), change=deletion)
+
+    def _ending_request(self, request: ReadRequest) -> EndingRequest:
+        kind = ClassicJoinRequest if request.head.api_key == ApiKey.JOIN_GROUP else DeletingRequest
+        return kind(self._topologies, request)
+
+    # Under rules
+
+    async def decide_later(self, head: RequestHead, frame: memoryview) -> Decision:
+        request = ReadRequest.of(head, frame)
+        if head.api_key == ApiKey.STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE:
+            return Decision(None, answer=await self._answer_push(request))
+        groups = groups_with_description(self._topologies, _groups_of(request))
+        found = {group: await self._describe(group) for group in groups}
+        outcome = await self._ending_request(request).after(found)
+        if isinstance(outcome, FollowUp):
+            return Decision(outcome.frame, change=outcome.change)
+        return Decision(None, answer=outcome)
+
+    async def _answer_push(self, request: ReadRequest) -> Sequence[Buffer]:
+        group, rules = request.tree["group_id"], self._rules
+        assert rules is not None, "nothing is judged without"
+        if rules.allow(Operation.READ, group):
+            found = await self._describe(group)
+        else:
+            found = DescribedStreamsGroup(group, ErrorCode.GROUP_AUTHORIZATION_FAILED)
+            rules.refused(request.head, request.frame, Operation.READ, group)
+        return await _answer_to_push(self._topologies, request, found)
+
+    async def _describe(self, group: str) -> DescribedStreamsGroup:
+        """Returns a group as the mesh sees it, with the permissions of the client."""
+        assert self._rules is not None, "the client asks itself without"
+        try:
+            async with asyncio.timeout(GATE_TIMEOUT):
+                found = await self._ask_group(group)
+        except (Unreachable, ProtocolError, TimeoutError):
+            return DescribedStreamsGroup(group, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        may_read, may_delete = (self._rules.allow(each, group) for each in (Operation.READ, Operation.DELETE))
+        return replace(found, may_read=may_read, may_delete=may_delete)
 
 
-# Frames
-
-
-def _in_version(request: ReadRequest, version: int) -> list[Buffer]:
-    """The same request in a version whose body is the same."""
-    at = _API_KEY_AT + INT16.size
-    return [request.frame[:at], INT16.pack(version), request.frame[at + INT16.size :]]
+def _groups_of(request: ReadRequest) -> list[str]:
+    """The groups that a request may end."""
+    return request.tree["groups_names"] if "groups_names" in request.tree else [request.tree["group_id"]]
 
 
 def _lowered_heartbeat(request: ReadRequest) -> list[Buffer]:
-    """In v0, as Kafka's own client writes it: brokers before 4.4 refuse what they do not support yet."""
+    """Returns the request in v0, as Kafka's own client writes it: brokers before 4.4 refuse fields that they do not
+    support."""
     tree = {**request.tree, "task_offsets": None, "task_end_offsets": None}
     if tree["warmup_tasks"] is not None:
         tree["warmup_tasks"] = []
-    return _instead(request, ApiKey.STREAMS_GROUP_HEARTBEAT, 0, tree)
-
-
-def _instead(request: ReadRequest, api_key: ApiKey, version: int, tree: Tree) -> list[Buffer]:
-    """Another request of the same client, with the same correlation id."""
-    body = write_tree(api_key, version, Side.REQUEST, tree)
-    header = bytes(request.frame[_API_KEY_AT + 2 * INT16.size : request.body])
-    if is_flexible(api_key, version) and not is_flexible(ApiKey(request.head.api_key), request.head.api_version):
-        header += _NO_TAGS
-    size = 2 * INT16.size + len(header) + len(body)
-    return [INT32.pack(size), INT16.pack(api_key), INT16.pack(version), header, body]
-
-
-def _describing(request: ReadRequest, groups: Sequence[str]) -> list[Buffer]:
-    tree = {"group_ids": list(groups), "include_authorized_operations": True}
-    return _instead(request, ApiKey.STREAMS_GROUP_DESCRIBE, 0, tree)
-
-
-def _head(request: ReadRequest, api_key: ApiKey, version: int) -> RequestHead:
-    """Of a request that was sent in the place of this one."""
-    return request.head._replace(api_key=api_key, api_version=version)
-
-
-def _described(request: ReadRequest, answer: memoryview) -> dict[str, DescribedGroup]:
-    _, tree = read_answer(_head(request, ApiKey.STREAMS_GROUP_DESCRIBE, 0), answer)
-    return {each["group_id"]: described_group(each) for each in tree["groups"]}
-
-
-def described_group(tree: Tree) -> DescribedGroup:
-    """A group in an answer to StreamsGroupDescribe. Authorized operations that were not said allow everything."""
-    operations = tree["authorized_operations"]
-    topology = tree["topology"]
-    return DescribedGroup(
-        tree["group_id"],
-        tree["error_code"],
-        tree["error_message"],
-        topology["epoch"] if topology is not None else -1,
-        frozenset(each["member_id"] for each in tree["members"]),
-        tree["group_state"] == _EMPTY,
-        operations < 0 or bool(operations >> _READ & 1),
-        operations < 0 or bool(operations >> _DELETE & 1),
-    )
+    return instead(request, ApiKey.STREAMS_GROUP_HEARTBEAT, 0, tree)
 
 
 # Heartbeats
 
 
 class _HeartbeatChange:
-    """The answer to a heartbeat, in v1, with whether the description is asked for."""
+    """Turns the response to a heartbeat into v1, and adds the request for a description if one is wanted."""
 
-    def __init__(self, topologies: Topologies, request: ReadRequest, ask_current: AskCurrent) -> None:
+    def __init__(self, topologies: Topologies, request: ReadRequest, ask_group: AskGroup) -> None:
         self._topologies = topologies
         self._request = request
-        self._ask_current = ask_current
+        self._ask_group = ask_group
 
     async def changed(self, answer: memoryview) -> Sequence[Buffer]:
-        start, tree = read_answer(_head(self._request, ApiKey.STREAMS_GROUP_HEARTBEAT, 0), answer)
-        tree["acceptable_recovery_lag"] = tree["acceptable_recovery_lag"] or _UNSAID  # brokers before 4.4 never say it
+        start, tree = read_answer(head_instead(self._request, ApiKey.STREAMS_GROUP_HEARTBEAT, 0), answer)
+        tree["acceptable_recovery_lag"] = tree["acceptable_recovery_lag"] or _UNSET  # brokers before 4.4 never set it
         try:
             async with asyncio.timeout(GATE_TIMEOUT):
                 tree["topology_description_required"] = await self._is_required(tree)
         except Exception as problem:  # noqa: BLE001 - a heartbeat never fails for a description
             fields = {"virtual_cluster": self._topologies.name, "group": self._request.tree["group_id"]}
-            log.info("a topology description is not asked for", reason=str(problem) or repr(problem), **fields)
+            log.info("topology description not requested", reason=str(problem) or repr(problem), **fields)
         return written_answer(self._request.head, answer, start, tree)
 
     async def _is_required(self, answer: Tree) -> bool:
@@ -176,7 +204,7 @@ class _HeartbeatChange:
             topologies.learn_current(group, topology["epoch"])
         current = topologies.current(group)
         if current is None:
-            current = await self._ask_current(group)
+            current = (await self._ask_group(group)).topology_epoch
             topologies.learn_current(group, current)
         return is_missing(current, topologies.epochs(group)) and topologies.ask_for(group, current)
 
@@ -185,33 +213,40 @@ class _HeartbeatChange:
 
 
 class _PushChange:
-    """The answer to a push, made when the cluster has described the group."""
+    """Makes the response to a push, when the cluster has described the group."""
 
     def __init__(self, topologies: Topologies, request: ReadRequest) -> None:
         self._topologies = topologies
         self._request = request
 
     async def changed(self, answer: memoryview) -> Sequence[Buffer]:
-        tree = self._request.tree
-        group = tree["group_id"]
-        described = _described(self._request, answer).get(group, DescribedGroup(group, ErrorCode.GROUP_ID_NOT_FOUND))
-        asked = Push(group, tree["member_id"], tree["topology_epoch"], tree["topology_description"])
-        result = await self._topologies.carry_out(group, push(asked, described))
-        return self._request.answered({"error_code": result.code, "error_message": result.message})
+        group = self._request.tree["group_id"]
+        unknown = DescribedStreamsGroup(group, ErrorCode.GROUP_ID_NOT_FOUND)
+        found = described(self._request, answer).get(group, unknown)
+        return await _answer_to_push(self._topologies, self._request, found)
+
+
+async def _answer_to_push(
+    topologies: Topologies, request: ReadRequest, group: DescribedStreamsGroup
+) -> Sequence[Buffer]:
+    tree = request.tree
+    asked = Push(group.group, tree["member_id"], tree["topology_epoch"], tree["topology_description"])
+    result: ApiError = await topologies.carry_out(group.group, push(asked, group))
+    return request.answered({"error_code": result.code, "error_message": result.message})
 
 
 # Describe
 
 
 class _DescribeChange:
-    """The answer to a description of groups, in v1."""
+    """Turns the response to a description of groups into v1, with the topology descriptions."""
 
     def __init__(self, topologies: Topologies, request: ReadRequest) -> None:
         self._topologies = topologies
         self._request = request
 
     async def changed(self, answer: memoryview) -> Sequence[Buffer]:
-        start, tree = read_answer(_head(self._request, ApiKey.STREAMS_GROUP_DESCRIBE, 0), answer)
+        start, tree = read_answer(head_instead(self._request, ApiKey.STREAMS_GROUP_DESCRIBE, 0), answer)
         for group in tree["groups"]:
             group["topology_description_status"] = DescriptionStatus.NOT_REQUESTED.value
         if self._request.tree["include_topology_description"]:
@@ -225,83 +260,3 @@ class _DescribeChange:
         group["topology_description_status"] = status.value
         if status is DescriptionStatus.AVAILABLE and description is not None:
             group["topology_description"] = tree_of(description)
-
-
-# Delete
-
-
-def _decide_deletion(topologies: Topologies, request: ReadRequest) -> Decision:
-    groups = request.tree["groups_names"]
-    kept = _kept(topologies, groups)
-    if not kept:
-        deletion = _Deletion(topologies, request, {}, ())
-        return Decision(deletion.frame(groups), change=deletion)
-    return Decision(_describing(request, kept), change=_BeforeDeletion(topologies, request), is_alone=True)
-
-
-def _kept(topologies: Topologies, groups: Sequence[str]) -> list[str]:
-    """Those with a description. While that is not known: all of them."""
-    try:
-        return [group for group in groups if topologies.epochs(group).has_description]
-    except StoreError:
-        return list(groups)
-
-
-class _BeforeDeletion:
-    """What is done about the descriptions of groups, when the cluster has described them."""
-
-    def __init__(self, topologies: Topologies, request: ReadRequest) -> None:
-        self._topologies = topologies
-        self._request = request
-
-    async def changed(self, answer: memoryview) -> Sequence[Buffer] | FollowUp:
-        described = _described(self._request, answer)
-        chosen = [
-            group
-            for group, each in described.items()
-            if each.error == ErrorCode.NONE and each.is_empty and each.may_delete
-        ]
-        topologies = self._topologies
-        results = await asyncio.gather(*(topologies.carry_out(group, delete(group)) for group in chosen))
-        held_back = {
-            group: result for group, result in zip(chosen, results, strict=True) if result.code != ErrorCode.NONE
-        }
-        left = [group for group in self._request.tree["groups_names"] if group not in held_back]
-        deletion = _Deletion(topologies, self._request, held_back, left)
-        return FollowUp(deletion.frame(left), deletion) if left else deletion.answered([])
-
-
-class _Deletion:
-    """The deletion of groups by the cluster, as far as they are not held back."""
-
-    def __init__(
-        self,
-        topologies: Topologies,
-        request: ReadRequest,
-        held_back: Mapping[str, ApiError],
-        left: Sequence[str],
-    ) -> None:
-        self._topologies = topologies
-        self._request = request
-        self._held_back = held_back
-        self._left = left
-        self._version = min(request.head.api_version, FIRST_WITH_MESSAGES - 1)
-
-    def frame(self, groups: Sequence[str]) -> list[Buffer]:
-        if not self._held_back:
-            return _in_version(self._request, self._version)
-        return _instead(self._request, ApiKey.DELETE_GROUPS, self._version, {"groups_names": list(groups)})
-
-    async def changed(self, answer: memoryview) -> Sequence[Buffer]:
-        _, tree = read_answer(_head(self._request, ApiKey.DELETE_GROUPS, self._version), answer)
-        results = tree["results"]
-        await self._topologies.forget(each["group_id"] for each in results if each["error_code"] == ErrorCode.NONE)
-        return self.answered(results, tree["throttle_time_ms"])
-
-    def answered(self, results: Sequence[Tree], throttle_time_ms: int = 0) -> list[Buffer]:
-        by_group = {each["group_id"]: each for each in results}
-        has_messages = self._request.head.api_version >= FIRST_WITH_MESSAGES
-        for group, error in self._held_back.items():
-            code = error.code if has_messages else ErrorCode.UNKNOWN_SERVER_ERROR
-            by_group[group] = {"group_id": group, "error_code": code, "error_message": error.message}
-        return self._request.answered({"throttle_time_ms": throttle_time_ms, "results": list(by_group.values())})

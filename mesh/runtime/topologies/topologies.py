@@ -1,4 +1,4 @@
-"""The topology descriptions of one virtual cluster: what is known of each group, and what is done about it."""
+"""The topology descriptions of one virtual cluster: the state of each group, and the work on it."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from mesh.streams.description import TopologyDescription
 from mesh.streams.epochs import NONE, Epochs
 from mesh.streams.spi import TopologyPlugin
 from mesh.streams.steps import (
-    Arm,
+    ArmBackoff,
     ChangeEpochs,
-    Clear,
+    ClearBackoff,
     DeleteTopology,
     DescriptionStatus,
     Effect,
@@ -26,30 +26,42 @@ from mesh.streams.steps import (
     Steps,
 )
 from mesh.telemetry.logs import get_logger
-from mesh.upstream.store.documents import Document, Kind, StoreError, StoreUnreadable
+from mesh.upstream.store.documents import Document, DocumentKind, StoreError, StoreUnreadable
 from mesh.upstream.store.store import Store
 
 log = get_logger(__name__)
 
-EPOCHS: Final = Kind("topology-epochs", 1)
+EPOCHS: Final = DocumentKind("topology-epochs", 1)
 CURRENT_TTL: Final = 60.0
-"""Seconds for which the topology epoch of a group is believed that was asked for."""
+"""Seconds for which a known topology epoch is used."""
 MOST_ATTEMPTS: Final = 10
-"""To write epochs, while other processes write in between."""
+"""The most attempts to write epochs, while other processes write."""
 
 Result = TypeVar("Result")
 
 
 class Topologies:
-    """The descriptions of the groups of one virtual cluster."""
+    """The descriptions of the groups of one virtual cluster; behind a router, those of one of its clusters. place: the
+    name under which they are stored; None for that of the virtual cluster."""
 
-    def __init__(self, virtual_cluster: str, store: Store, plugin: TopologyPlugin, *, plugin_name: str) -> None:
+    def __init__(
+        self,
+        virtual_cluster: str,
+        store: Store,
+        plugin: TopologyPlugin,
+        *,
+        plugin_name: str,
+        cluster: str | None = None,
+        place: str | None = None,
+    ) -> None:
         self.name: Final = virtual_cluster
+        self.cluster: Final = cluster
+        self._place: Final = place or virtual_cluster
         self.plugin_name: Final = plugin_name
         self.calls: Final = PluginCalls(virtual_cluster, plugin)
         self.cleanup_cycles = 0
         self.cleanup_eligible = 0
-        """Groups that were gone and had a description, in the last cycle."""
+        """The number of deleted groups that had anything stored, in the last cycle."""
         self._store: Final = store
         self._clock: Final = asyncio.get_running_loop().time
         self._backoff: Final = Backoff(random.random)
@@ -59,33 +71,34 @@ class Topologies:
     # Epochs
 
     def epochs(self, group: str) -> Epochs:
-        """Raises StoreError."""
-        return _epochs_of(self._store.get(EPOCHS, self.name, group))
+        """The stored epochs of a group. Raises StoreError."""
+        return _epochs_of(self._store.get(EPOCHS, self._place, group))
 
     def groups(self) -> list[str]:
-        """Those of which anything is stored. Raises StoreError."""
-        return self._store.groups(EPOCHS, self.name)
+        """The groups that have anything stored. Raises StoreError."""
+        return self._store.groups(EPOCHS, self._place)
 
     def learn_current(self, group: str, epoch: int) -> None:
-        """The topology epoch that a group has."""
+        """Remembers the topology epoch of a group."""
         self._current.pop(group, None)
         self._current[group] = epoch, self._clock() + CURRENT_TTL
         if len(self._current) > MOST_GROUPS:
             self._current.popitem(last=False)
 
     def current(self, group: str) -> int | None:
-        """As it was learnt; None: it has to be asked for."""
+        """The remembered topology epoch of a group; None if it must be asked for."""
         epoch, until = self._current.get(group, (NONE, 0.0))
         return epoch if self._clock() < until else None
 
     def ask_for(self, group: str, epoch: int) -> bool:
-        """Whether a member of the group is to be asked for its description now; then its pause begins."""
+        """Returns True if a member of the group should be asked for its description now, and begins the pause until the
+        next time."""
         return self._backoff.arm_if_not_active(group, epoch, self._clock())
 
     # Steps
 
     async def carry_out(self, group: str, steps: Steps[Result]) -> Result:
-        """One operation after the other, for each group."""
+        """Carries out the steps of an operation. The operations on one group are carried out one after the other."""
         async with self._alone(group):
             outcome: Outcome = None
             while True:
@@ -104,41 +117,45 @@ class Topologies:
                 return await self.calls.set(group, epoch, description)
             case DeleteTopology(group=group):
                 return await self.calls.delete(group)
-            case Arm(group=group, epoch=epoch):
+            case ArmBackoff(group=group, epoch=epoch):
                 self._backoff.arm(group, epoch, self._clock())
-            case Clear(group=group, epoch=epoch):
+            case ClearBackoff(group=group, epoch=epoch):
                 self._backoff.clear(group, epoch)
             case _:
                 assert_never(effect)
         return None
 
     async def _change(self, effect: ChangeEpochs) -> Outcome:
-        """What another process has written in between counts: the change is made of that, and written again."""
+        """Changes the epochs of a group. If another process has written them in between, makes the change in those, and
+        writes again."""
         group = effect.group
         try:
             base = expected = self.epochs(group)
             for _ in range(MOST_ATTEMPTS):
                 wanted = effect.change(base)
-                stood = _epochs_of(await self._store.put(EPOCHS, self.name, group, _document_of(wanted)))
+                stood = _epochs_of(await self._store.put(EPOCHS, self._place, group, _document_of(wanted)))
                 if stood == expected:
                     return None
                 base, expected = stood, wanted
         except StoreError as problem:
-            log.warning("topology epochs are not stored", virtual_cluster=self.name, group=group, reason=str(problem))
+            log.warning("topology epochs not stored", virtual_cluster=self.name, group=group, reason=str(problem))
             return str(problem)
         return "other processes write the same group's epochs all the time"
 
     async def forget(self, groups: Iterable[str]) -> None:
-        """These groups are gone. What cannot be written is cleaned up later."""
+        """Forgets groups that are gone. If the store fails, a later clean-up does it."""
         for group in groups:
             async with self._alone(group):
                 self._current.pop(group, None)
                 self._backoff.clear_group(group)
                 try:
-                    if self._store.get(EPOCHS, self.name, group) is not None and not self.epochs(group).has_description:
-                        await self._store.put(EPOCHS, self.name, group, None)
+                    if (
+                        self._store.get(EPOCHS, self._place, group) is not None
+                        and not self.epochs(group).has_description
+                    ):
+                        await self._store.put(EPOCHS, self._place, group, None)
                 except StoreError as problem:
-                    log.info("a group is not forgotten", virtual_cluster=self.name, group=group, reason=str(problem))
+                    log.info("streams group not forgotten", virtual_cluster=self.name, group=group, reason=str(problem))
 
     @asynccontextmanager
     async def _alone(self, group: str) -> AsyncIterator[None]:
@@ -157,14 +174,14 @@ class Topologies:
     # Describe
 
     async def described(self, group: str, current: int) -> tuple[DescriptionStatus, TopologyDescription | None]:
-        """current: its topology epoch."""
+        """Returns the status of a group's description, and the description. current: the group's topology epoch."""
         try:
             if current < 0 or self.epochs(group).stored != current:
                 return DescriptionStatus.NOT_STORED, None
             description = await self.calls.get(group, current)
         except Exception as problem:  # noqa: BLE001 - whatever somebody else's code raises
             fields = {"virtual_cluster": self.name, "group": group, "reason": str(problem) or repr(problem)}
-            log.warning("a topology description could not be read", **fields)
+            log.warning("topology description unreadable", **fields)
             return DescriptionStatus.ERROR, None
         return (DescriptionStatus.NOT_STORED if description is None else DescriptionStatus.AVAILABLE), description
 
@@ -173,14 +190,15 @@ class Topologies:
 
 
 def _document_of(epochs: Epochs) -> dict[str, Any]:
-    return {"stored": epochs.stored, "failed": epochs.failed}
+    return {"stored": epochs.stored, "failed": epochs.failed, "deletions": epochs.deletions}
 
 
 def _epochs_of(document: Document | None) -> Epochs:
-    """Raises StoreUnreadable."""
+    """The epochs in a document. Raises StoreUnreadable."""
     if document is None:
         return Epochs()
-    stored, failed = document.get("stored"), document.get("failed")
-    if not isinstance(stored, int) or not isinstance(failed, int):
+    # Older versions of the mesh wrote documents without the number of deletions.
+    stored, failed, deletions = document.get("stored"), document.get("failed"), document.get("deletions", 0)
+    if not isinstance(stored, int) or not isinstance(failed, int) or not isinstance(deletions, int):
         raise StoreUnreadable("topology epochs that are no numbers")
-    return Epochs(stored, failed)
+    return Epochs(stored, failed, deletions)

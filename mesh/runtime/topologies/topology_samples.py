@@ -1,8 +1,8 @@
-"""Topology descriptions in numbers, at the time of a scrape, and as JSON, for `/status`."""
+"""Metrics of topology descriptions at the time of a scrape, and their status as JSON, for `/status`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from mesh.runtime.topologies.plugin_calls import Call
@@ -16,7 +16,7 @@ from mesh.telemetry.metric_definitions import (
     TOPOLOGY_GET_SUCCESS,
     TOPOLOGY_SET_ERROR,
     TOPOLOGY_SET_SUCCESS,
-    Sample,
+    MetricSample,
 )
 from mesh.upstream.store.documents import StoreError
 
@@ -27,24 +27,36 @@ _CALLS: Final = {
 }
 
 
-def samples_of(topologies: Topologies) -> Iterator[Sample]:
-    labels = (topologies.name,)
+def samples_of(*topologies: Topologies) -> Iterator[MetricSample]:
+    """Yields the samples of topology descriptions. topologies: all of one virtual cluster."""
+    if not topologies:
+        return
+    labels = (topologies[0].name,)
     for call, (success, error) in _CALLS.items():
-        count = topologies.calls.counts[call]
-        yield Sample(success, labels, count.success)
-        yield Sample(error, labels, count.error)
-    yield Sample(TOPOLOGY_CLEANUP_CYCLES, labels, topologies.cleanup_cycles)
-    yield Sample(TOPOLOGY_CLEANUP_ELIGIBLE, labels, topologies.cleanup_eligible)
+        counts = [each.calls.counts[call] for each in topologies]
+        yield MetricSample(success, labels, sum(each.success for each in counts))
+        yield MetricSample(error, labels, sum(each.error for each in counts))
+    yield MetricSample(TOPOLOGY_CLEANUP_CYCLES, labels, sum(each.cleanup_cycles for each in topologies))
+    yield MetricSample(TOPOLOGY_CLEANUP_ELIGIBLE, labels, sum(each.cleanup_eligible for each in topologies))
 
 
 def status_of(topologies: Topologies) -> dict[str, Any]:
-    """Every group of which anything is stored; and why the store cannot be read, if it cannot."""
+    """Returns every group that has anything stored, and the reason if the store cannot be read."""
+    return status_of_clusters((topologies,))
+
+
+def status_of_clusters(topologies: Iterable[Topologies]) -> dict[str, Any]:
+    """Returns the status behind a router: every group that has anything stored, with its cluster, and the reason if the
+    store cannot be read."""
     groups: list[dict[str, Any]] = []
-    problem = ""
-    try:
-        for group in sorted(topologies.groups()):
-            epochs = topologies.epochs(group)
-            groups.append({"group": group, "stored": epochs.stored, "failed": epochs.failed})
-    except StoreError as error:
-        problem = str(error)
-    return {"plugin": topologies.plugin_name, "problem": problem, "groups": groups}
+    plugin = problem = ""
+    for each in topologies:
+        plugin = each.plugin_name
+        of_cluster = {} if each.cluster is None else {"cluster": each.cluster}
+        try:
+            for group in sorted(each.groups()):
+                epochs = each.epochs(group)
+                groups.append({"group": group, **of_cluster, "stored": epochs.stored, "failed": epochs.failed})
+        except StoreError as error:
+            problem = str(error)
+    return {"plugin": plugin, "problem": problem, "groups": groups}

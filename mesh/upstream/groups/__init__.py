@@ -1,1 +1,1 @@
-"""Upstream groups: their members and owners of partitions, fencing, and whether their coordinator can be reached."""
+"""Upstream groups: their members and partition owners, fencing, and whether their coordinator can be reached."""

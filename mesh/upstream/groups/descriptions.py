@@ -1,10 +1,10 @@
-"""Who is in an upstream group, and which partitions are nobody's.
+"""Describes an upstream group: its members, and the partitions without an owner.
 
-librdkafka's admin client ends the process when the coordinator dies while it describes a group. So this is asked over
-our own connections (`GroupsByLinks`), and by librdkafka (`GroupsByLibrdkafka`) of those clusters only whose properties
-our own connections do not honour; and there only what cannot be left unasked.
+librdkafka's admin client ends the process if the coordinator dies while it describes a group. So the mesh asks over
+its own connections (`GroupsByLinks`). It asks by librdkafka (`GroupsByLibrdkafka`) only clusters whose properties its
+own connections do not honour, and only where it cannot do without an answer.
 
-Questions are asked on a consumer's thread, which waits for no answer: it looks whether its future is done.
+Questions are asked on a consumer's thread. It does not wait for an answer: it checks whether the future is done.
 """
 
 from __future__ import annotations
@@ -18,27 +18,25 @@ from confluent_kafka import ConsumerGroupState, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 
 from mesh.records.spans import TopicName
+from mesh.upstream.groups.coordinators import NoCoordinator, link_to_coordinator
 from mesh.upstream.links.handshake import Unreachable
 from mesh.upstream.links.nodes import Nodes
 from mesh.wire.client import groups
 from mesh.wire.client.groups import (
     DESCRIBE_GROUPS,
-    FIND_COORDINATOR,
     STABLE,
     GroupAnswer,
     GroupDescription,
     GroupMember,
     TopicPartition,
 )
-from mesh.wire.client.messages import Broker
 from mesh.wire.errors import ErrorCode, ProtocolError
 
 REQUEST_TIMEOUT: Final = 5.0
-"""Seconds for the whole question, also while coordinators move."""
-REST: Final = 0.1
-MOST_REST: Final = 1.0
-"""Seconds between two attempts; they double from one to the other."""
-LANE: Final = "groups"
+"""Seconds for the whole request, also while coordinators move."""
+RETRY_DELAY: Final = 0.1
+MAX_RETRY_DELAY: Final = 1.0
+"""The most seconds between two attempts; the pause doubles."""
 _MOVING: Final = frozenset(
     {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR}
 )
@@ -47,32 +45,32 @@ Partitions: TypeAlias = frozenset[TopicPartition]
 Answer = TypeVar("Answer")
 
 
-class Undescribed(Exception):
-    """It is not known who is in the group: nobody answers, or we may not ask."""
+class DescriptionUnavailable(Exception):
+    """Raised when the members of the group are unknown: no broker answers, or the mesh may not ask."""
 
 
 class Groups(Protocol):
-    """Descriptions of upstream groups, asked for on a consumer's thread. most_rejoins: how often a member may join anew
-    for what `nobodys` says, in one life of its consumer."""
+    """Descriptions of upstream groups, requested on a consumer's thread. most_rejoins: how often a member may rejoin
+    because of `unowned_partitions`, in the lifetime of its consumer."""
 
     most_rejoins: int
 
     def describe(self, group: str) -> Future[GroupDescription]:
-        """Who is in it. Fails with Undescribed."""
+        """Describes a group. Fails with DescriptionUnavailable."""
         ...
 
-    def nobodys(self, group: str, topics: Collection[TopicName], ours: Partitions) -> Future[Partitions]:
-        """The partitions of these topics that no member has. ours: those that we have. Fails with Undescribed, also
-        while the group rebalances."""
+    def unowned_partitions(self, group: str, topics: Collection[TopicName], ours: Partitions) -> Future[Partitions]:
+        """Returns the partitions of these topics that no member owns. ours: the partitions that this member owns. Fails
+        with DescriptionUnavailable, also while the group rebalances."""
         ...
 
 
 class GroupsByLinks:
-    """Descriptions of upstream groups, asked over our own connections. loop: that of `nodes`; the methods may be called
-    on any thread."""
+    """Descriptions of upstream groups, requested over the mesh's own connections. loop: the loop of `nodes`; the
+    methods may be called on any thread."""
 
     most_rejoins = 3
-    """More would be a quarrel with a leader that means it so."""
+    """The limit avoids a fight with a group leader that leaves partitions unassigned on purpose."""
 
     def __init__(self, nodes: Nodes, loop: asyncio.AbstractEventLoop) -> None:
         self._nodes = nodes
@@ -81,22 +79,22 @@ class GroupsByLinks:
     def describe(self, group: str) -> Future[GroupDescription]:
         return self._on_loop(describe(self._nodes, group))
 
-    def nobodys(self, group: str, topics: Collection[TopicName], ours: Partitions) -> Future[Partitions]:
-        return self._on_loop(nobodys(self._nodes, group, topics))
+    def unowned_partitions(self, group: str, topics: Collection[TopicName], ours: Partitions) -> Future[Partitions]:
+        return self._on_loop(unowned_partitions(self._nodes, group, topics))
 
     def _on_loop(self, question: Coroutine[Any, Any, Answer]) -> Future[Answer]:
         try:
             return asyncio.run_coroutine_threadsafe(question, self._loop)
-        except RuntimeError:  # the loop is closed; so is the engine, soon
+        except RuntimeError:  # the loop is closed, and soon the engine
             question.close()
             failed: Future[Answer] = Future()
-            failed.set_exception(Undescribed("the engine is closed"))
+            failed.set_exception(DescriptionUnavailable("the engine is closed"))
             return failed
 
 
 async def describe(nodes: Nodes, group: str) -> GroupDescription:
-    """Asks the coordinator, and looks for it again while it moves. Raises Undescribed."""
-    reason, rest = "nobody answers", REST
+    """Asks the coordinator, and looks for it again while it moves. Raises DescriptionUnavailable."""
+    reason, rest = "nobody answers", RETRY_DELAY
     try:
         async with asyncio.timeout(REQUEST_TIMEOUT):
             while True:
@@ -109,68 +107,57 @@ async def describe(nodes: Nodes, group: str) -> GroupDescription:
                         return answer.group
                     reason = f"the coordinator answers with error {answer.error_code}"
                     if answer.error_code not in _MOVING:
-                        raise Undescribed(reason)
+                        raise DescriptionUnavailable(reason)
                 await asyncio.sleep(rest)
-                rest = min(2 * rest, MOST_REST)
+                rest = min(2 * rest, MAX_RETRY_DELAY)
     except TimeoutError:
-        raise Undescribed(reason) from None
+        raise DescriptionUnavailable(reason) from None
 
 
-async def nobodys(nodes: Nodes, group: str, topics: Collection[TopicName]) -> Partitions:
-    """See `Groups.nobodys`."""
+async def unowned_partitions(nodes: Nodes, group: str, topics: Collection[TopicName]) -> Partitions:
+    """See `Groups.unowned_partitions`."""
     described = await describe(nodes, group)
     if described.state != STABLE:
-        raise Undescribed(f"the group is in the state {described.state}")
+        raise DescriptionUnavailable(f"the group is in the state {described.state}")
     try:
         layout = await nodes.layout(topics)
     except Unreachable as problem:
-        raise Undescribed(str(problem)) from problem
+        raise DescriptionUnavailable(str(problem)) from problem
     there = {(topic.name, partition.partition) for topic in layout.topics for partition in topic.partitions}
     return frozenset(there.difference(*(member.assigned for member in described.members)))
 
 
 async def _attempt(nodes: Nodes, group: str) -> GroupAnswer:
-    """One question to one coordinator. Raises Unreachable or ProtocolError."""
-    found = await nodes.anywhere(
-        lambda served: groups.find_coordinator_request(group, served.get(FIND_COORDINATOR)),
-        groups.decode_find_coordinator,
-    )
-    if found.error_code:
-        return GroupAnswer(found.error_code, _NOBODY)
-    if not _knows(nodes, found.broker):
-        await nodes.layout(())
-    if not _knows(nodes, found.broker):
-        raise Unreachable(f"the coordinator, node {found.broker.node_id}, is no broker of the cluster")
-    link = nodes.nodes[found.broker.node_id].link(LANE)
+    """Asks one coordinator one time. Raises Unreachable or ProtocolError."""
+    try:
+        link = await link_to_coordinator(nodes, group)
+    except NoCoordinator as problem:
+        return GroupAnswer(problem.error_code, _NOBODY)
     served = (await link.versions()).get(DESCRIBE_GROUPS)
     return groups.decode_described_group(await link.request(groups.describe_group_request(group, served)))
-
-
-def _knows(nodes: Nodes, broker: Broker) -> bool:
-    known = nodes.nodes.get(broker.node_id)
-    return known is not None and known.broker == broker
 
 
 _NOBODY: Final = GroupDescription("", "", ())
 
 
 class GroupsByLibrdkafka:
-    """Everything but the answers is on the consumer's thread."""
+    """Descriptions of groups by librdkafka. Its methods are called on the consumer's thread; the answers come on
+    another."""
 
     most_rejoins = 1
-    """What it takes for nobody's may be somebody's."""
+    """It is 1, since a partition that seems to have no owner may have one."""
 
     def __init__(self, admin: Callable[[], AdminClient]) -> None:
         self._admin = admin
 
     def describe(self, group: str) -> Future[GroupDescription]:
-        """If the coordinator dies before it has answered, the process ends. So this is asked for what cannot go on
-        without it: by who was fenced, or refused for its assignor."""
+        """Describes a group. If the coordinator dies before it answers, librdkafka ends the process. So this is used
+        only where nothing works without it: by a member that was fenced, or refused for its assignor."""
         asked = self._admin().describe_consumer_groups([group], request_timeout=REQUEST_TIMEOUT)
         return _then([asked[group]], lambda answers: _described(answers[0]))
 
-    def nobodys(self, group: str, topics: Collection[TopicName], ours: Partitions) -> Future[Partitions]:
-        """Those that are not ours: whose they are is not asked here."""
+    def unowned_partitions(self, group: str, topics: Collection[TopicName], ours: Partitions) -> Future[Partitions]:
+        """Returns all partitions that are not ours; it does not ask for their owners."""
         asked = self._admin().describe_topics(TopicCollection(sorted(topics)), request_timeout=REQUEST_TIMEOUT)
 
         def others(answers: list[Any]) -> Partitions:
@@ -180,7 +167,7 @@ class GroupsByLibrdkafka:
 
 
 def _then(asked: Collection[Future[Any]], make: Callable[[list[Any]], Answer]) -> Future[Answer]:
-    """What is made of all answers. Fails with Undescribed."""
+    """Returns the result that `make` makes of all answers. The future fails with DescriptionUnavailable."""
     made: Future[Answer] = Future()
 
     def look(_: Future[Any]) -> None:
@@ -189,8 +176,8 @@ def _then(asked: Collection[Future[Any]], make: Callable[[list[Any]], Answer]) -
         try:
             made.set_result(make([answer.result() for answer in asked]))
         except KafkaException as problem:
-            made.set_exception(Undescribed(problem.args[0].str()))
-        except InvalidStateError:  # two of them were the last
+            made.set_exception(DescriptionUnavailable(problem.args[0].str()))
+        except InvalidStateError:  # the last two answers came at the same time
             return
 
     for answer in asked:

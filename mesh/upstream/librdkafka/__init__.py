@@ -1,1 +1,1 @@
-"""The engine that is a librdkafka consumer on a thread of its own. The raw engine has its group membership, too."""
+"""The engine that is a librdkafka consumer on a thread of its own. The raw engine uses its group membership, too."""

@@ -1,4 +1,4 @@
-"""How a consumer leaves its group: with a last commit, and so that nobody waits for its session to end."""
+"""Closes a consumer with a last commit, so that the group does not wait for its session timeout."""
 
 from __future__ import annotations
 
@@ -22,22 +22,21 @@ def commit_at_last(
     assigned: Mapping[UpstreamPartition, int],
     positions: Mapping[UpstreamPartition, CommitPosition],
 ) -> Mapping[UpstreamPartition, int]:
-    """The errors of this commit, by partition; waits for those before it, `LAST_COMMIT` seconds at most.
-
-    assigned: what the consumer owns, and how far each is read.
-    """
+    """Commits these positions, after the commits before them, and waits at most `LAST_COMMIT` seconds. Returns the
+    error of each partition. assigned: the partitions that the consumer owns, and its position in each."""
     answers: list[Errors] = []
     commits.offer(positions, answers.append)
     deadline = time.monotonic() + LAST_COMMIT
     while not answers and time.monotonic() < deadline:
         commits.send(consumer, assigned)
-        consumer.poll(POLL)  # what it brings was never delivered, so it is not lost
+        consumer.poll(POLL)  # this record was never delivered, so nothing is lost
     return answers[0] if answers else dict.fromkeys(positions, REQUEST_TIMED_OUT)
 
 
 def leave(consumer: Consumer) -> None:
-    """Close it. close() alone does not leave if the member is static (KIP-345); its partitions would wait for the
-    session to time out. Unsubscribing does, when the revocation has been served; the member id is gone then."""
+    """Closes a consumer, and makes it leave its group. close() alone does not leave if the member is static (KIP-345),
+    so its partitions would wait for the session timeout. Unsubscribing makes a static member leave, once the revocation
+    has been served; the member id is empty then."""
     with suppress(KafkaException):
         consumer.unsubscribe()
         deadline = time.monotonic() + LEAVE

@@ -1,8 +1,9 @@
-"""Commits on their way to the upstream group: one at a time, for librdkafka names none of them in its answers.
+"""Commits on their way to the upstream group. One is in flight at a time, since librdkafka's answers do not identify
+their commit.
 
-They are asynchronous. A synchronous commit keeps the thread until the coordinator answers, which is a network away and
-may hang; librdkafka even keeps one for the length of a session while there is no coordinator. Who waits is told so at
-the deadline; the next one is sent when librdkafka has answered all the same, or its answer would be mistaken.
+They are asynchronous. A synchronous commit blocks the thread until the coordinator answers, which may hang. Without a
+coordinator librdkafka even keeps one for a whole session. The caller gets an error at the deadline. The next commit
+still waits for librdkafka's answer, which would otherwise be taken for its own.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ REQUEST_TIMED_OUT = 7
 ILLEGAL_GENERATION = 22
 REBALANCE_IN_PROGRESS = 27
 COMMIT_TIMEOUT = 3.0
-"""Seconds from the command on; one that the thread's own requests hold up is answered right behind them."""
+"""Seconds from the command on. If the thread's own requests delay a commit, it is answered right after them."""
 SHORTEST_REST = 0.0002
 LONGEST_REST = 0.002
 RESTS_GROW = 1.25
@@ -29,13 +30,13 @@ Errors = dict[UpstreamPartition, int]
 
 
 _OF_A_TOPIC = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.UNKNOWN_TOPIC_OR_PART})
-"""What a coordinator answers for the partitions of one topic, while it stores the rest."""
+"""Errors that a coordinator returns for one topic, while it stores the other partitions."""
 
 
 @dataclass(slots=True)
 class _Commit:
-    """errors: how it ended for what is known. parts: those still to be sent, each by itself. sent: what librdkafka will
-    answer for one of them."""
+    """A commit without an answer. errors: the known outcomes. parts: the partitions still to be sent, in separate
+    requests. sent: the partitions of the request that librdkafka will answer."""
 
     positions: Mapping[UpstreamPartition, CommitPosition]
     answered: Callable[[Errors], None]
@@ -48,10 +49,11 @@ class _Commit:
 
 
 class CommitQueue:
-    """Everything runs on the consumer's thread; `on_commit` is called by librdkafka, inside of a poll.
+    """The queue of commits of one consumer. Everything runs on the consumer's thread; librdkafka calls `on_commit`
+    inside a poll.
 
-    librdkafka tells one error for all partitions of a commit, whichever the coordinator has not stored (2.16). So when
-    that is a topic's own, each topic is committed by itself, and those that were refused stay apart from the others.
+    librdkafka reports one error for all partitions of a commit, whichever the coordinator has not stored (2.16). So
+    after an error of a single topic, each topic is committed alone, and refused topics stay apart from the others.
     """
 
     def __init__(self) -> None:
@@ -65,8 +67,8 @@ class CommitQueue:
         return self._in_flight is not None
 
     def rest(self) -> float:
-        """Seconds until librdkafka is to be asked again for the answer to the one in flight: often at first, and less
-        often when it takes long. A poll that waits would not end with the answer, and keep the next commit waiting."""
+        """Returns the seconds until librdkafka is polled again for the answer in flight: few at first, then more. A
+        blocking poll would not end with the answer, and would delay the next commit."""
         rest, self._rest = self._rest, min(self._rest * RESTS_GROW, LONGEST_REST)
         return rest
 
@@ -77,11 +79,11 @@ class CommitQueue:
         deadline: float = inf,
         ours: Container[UpstreamPartition] | None = None,
     ) -> None:
-        """ours: what may be committed when it is sent; None for what `send` is told."""
+        """Adds a commit. ours: the partitions that may be committed when it is sent; None for those given to `send`."""
         self._waiting.append(_Commit(positions, answered, deadline, ours))
 
     def expire(self, now: float) -> bool:
-        """Answer those whose deadline is over; whether there was one. They may be stored all the same."""
+        """Answers commits past their deadline, and returns whether there was one. They may still be stored."""
         waiting = deque(commit for commit in self._waiting if commit.deadline > now)
         late = [commit for commit in self._waiting if commit.deadline <= now]
         self._waiting = waiting
@@ -92,7 +94,7 @@ class CommitQueue:
         return bool(late)
 
     def send(self, consumer: Consumer | None, ours: Container[UpstreamPartition]) -> None:
-        """Send the next one unless one is in flight. What is not ours any more is not sent."""
+        """Sends the next commit unless one is in flight, without partitions that are no longer ours."""
         while self._waiting and self._in_flight is None:
             commit = self._waiting.popleft()
             if commit.parts is None:
@@ -113,12 +115,12 @@ class CommitQueue:
         commit = self._in_flight
         answers = {(each.topic, each.partition, each.offset): each.error for each in partitions}
         if commit is None or answers.keys() != commit.sent.keys():
-            return  # the answer to a synchronous one
+            return  # this answers a synchronous commit
         errors: Errors = {}
         for key, source in commit.sent.items():
             problem = answers[key] or error
             code = 0 if problem is None else problem.code()
-            # The group has gone on to another generation, and does not say what of it is still ours.
+            # The group is in another generation. Its answer does not say which partitions are still ours.
             errors[source] = REBALANCE_IN_PROGRESS if code == ILLEGAL_GENERATION else code
         topics = {source.topic for source in errors}
         refused = {source.topic for source, code in errors.items() if code in _OF_A_TOPIC}
@@ -130,7 +132,8 @@ class CommitQueue:
         self._end(commit, errors)
 
     def abandon(self) -> None:
-        """The consumer is gone, and with it the answer; whoever asks again asks the next consumer."""
+        """Answers all commits with an error: the consumer is gone, and with it the answer in flight. A repeated commit
+        goes to the next consumer."""
         waiting, self._waiting = self._waiting, deque()
         if self._in_flight is not None:
             waiting.appendleft(self._in_flight)
@@ -164,7 +167,8 @@ class CommitQueue:
         self._go_on(commit)
 
     def _go_on(self, commit: _Commit) -> None:
-        """With the next part; what was not ours, or could not be sent, is known by now."""
+        """Continues with the next part. Partitions that were not ours, or could not be sent, have their outcome by
+        now."""
         if commit.parts and not commit.is_answered:
             self._waiting.appendleft(commit)
         else:

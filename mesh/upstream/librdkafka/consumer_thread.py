@@ -1,14 +1,15 @@
 """The thread that owns the consumer of a pool on one cluster.
 
-A turn of it: take the commands that wait, take what librdkafka has, tend to what is due. With `eager` a turn lasts
-2 ms at most, else 50 ms; a record that arrives ends it, if nothing is un-acknowledged. A member whose records others
-read waits for commands instead, 50 ms at most: 500 polls a second for nothing would be a twentieth of a core.
+Each turn handles waiting commands, then librdkafka's messages, then due timers. With `eager` a turn lasts 2 ms at most,
+else 50 ms; an arriving record ends it, if nothing is unacknowledged. If other readers read this consumer's partitions
+(`OtherReaders`), it waits for commands instead, 50 ms at most: 500 polls a second for nothing would cost a twentieth
+of a core.
 
-While nothing is to be consumed, rebalances and answers to commits must be served all the same, and librdkafka serves
-them only in a poll, which brings a message too. What it does serve comes first (measured: a poll of one message serves
-a rebalance at once in front of a full queue, whose messages are outdated by then). So such a poll is made 4 times a
-second, and each turn while a commit is in flight. If the messages it brings come to `TRICKLE_BYTES`, the partitions are
-paused, which throws away what was prefetched; then polling brings no messages.
+While nothing is consumed, the thread must still serve rebalances and answers to commits. librdkafka serves them only in
+a poll, which may return a message too. It serves them first (measured: a poll of one message serves a rebalance before
+a full queue, whose messages are outdated by then). So such a poll happens 4 times a second, and in each turn while a
+commit is in flight. If its messages reach `TRICKLE_BYTES`, the partitions are paused, which drops prefetched messages;
+then polls return none.
 """
 
 from __future__ import annotations
@@ -20,21 +21,22 @@ import time
 import traceback
 from collections.abc import Callable, Container, Mapping
 from contextlib import suppress
-from typing import Literal
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from mesh.records.spans import ClusterName, CommitPosition, TopicName, UpstreamPartition
 from mesh.upstream.admin import LazyAdmin
-from mesh.upstream.engine import Committed, CommitToken, EngineEvent, EngineFailed, PositionReset, Truncated
+from mesh.upstream.engine import Committed, CommitToken, EngineEvent, EngineFailed, PositionReset, Start, Truncated
 from mesh.upstream.events import EventChannel
 from mesh.upstream.groups.descriptions import Groups, GroupsByLibrdkafka
 from mesh.upstream.groups.fencing import Fence
+from mesh.upstream.groups.membership import membership_of
 from mesh.upstream.groups.reachability import Reachability
 from mesh.upstream.groups.unassigned_partitions import UnassignedPartitions
 from mesh.upstream.librdkafka.close import commit_at_last, leave
 from mesh.upstream.librdkafka.commit_queue import COMMIT_TIMEOUT, REQUEST_TIMED_OUT, CommitQueue, Errors
 from mesh.upstream.librdkafka.message_reader import MessageReader
+from mesh.upstream.librdkafka.other_readers import OtherReaders
 from mesh.upstream.librdkafka.pausing import Pausing
 from mesh.upstream.librdkafka.positions.assigned_positions import AssignedPositions
 from mesh.upstream.librdkafka.positions.bounds import LogBounds
@@ -48,28 +50,28 @@ IDLE_POLL = 0.05
 STOPPED_POLL = 0.25
 RETRY = 1.0
 REJOIN = 10.0
-"""Seconds until a consumer that librdkafka has given up (fenced, for one) is replaced."""
+"""Seconds until a consumer that failed for good in librdkafka (for example a fenced one) is replaced."""
 MOST_MESSAGES = 2_000
 MOST_UNDELIVERED = 32
-"""Events; a busy event loop gets no more until it has taken some."""
+"""The most undelivered events. A busy event loop gets no more until it has taken some."""
 
 Ended = asyncio.Future[Mapping[UpstreamPartition, int]]
 
 
 class ConsumerThread(threading.Thread):
-    """Everything but `command` and `start` runs on this thread."""
+    """The thread of one consumer; everything but `command` and `start` runs on it."""
 
     def __init__(
         self,
         cluster: ClusterName,
         properties: Properties,
-        start: Literal["earliest", "latest"],
+        start: Start,
         channel: EventChannel[EngineEvent],
-        reads: bool = True,
+        other_readers: OtherReaders | None = None,
         groups: Groups | None = None,
     ) -> None:
-        """reads: False for a member that commits; its partitions are paused but those it is told to read. groups: None
-        leaves it to librdkafka to ask who is in the group."""
+        """other_readers: the readers of this consumer's partitions, which the consumer itself keeps paused, except
+        those that it must read itself. groups: None lets librdkafka describe the group."""
         group, instance_id = properties["group.id"], properties.get("group.instance.id")
         super().__init__(name=f"consumer of {group} on {cluster}", daemon=True)
         self._properties = properties
@@ -83,31 +85,32 @@ class ConsumerThread(threading.Thread):
         )
         groups = groups or GroupsByLibrdkafka(self._admin.client)
         self._reachability = Reachability(cluster, properties, channel.put, lambda: groups.describe(group))
-        self._coverage = UnassignedPartitions(cluster, groups, group, instance_id is not None)
+        self._unassigned_partitions = UnassignedPartitions(cluster, groups, group, instance_id is not None)
         self._topic_ids = TopicIds(self._admin.client, channel.put)
         self._log_ends = LogEnds(
             self._admin.client, properties["isolation.level"], channel.put, self._reachability.unanswered
         )
-        self._intake = MessageReader(
+        self._message_reader = MessageReader(
             cluster,
             self._assignment,
             self._put,
             self._reachability.suspect,
-            self._reachability.allows,
-            self.noticed_anew,
+            self._reachability.records_arrived,
+            self.note_recreated,
         )
         self._fence = Fence(lambda: groups.describe(group), instance_id)
         self._topics: frozenset[TopicName] = frozenset()
         self._running = True
         self.has_failed = False
-        self._pausing = Pausing(reads)
+        self._other_readers = other_readers
+        self._pausing = Pausing(other_readers is None)
         self._eager = False
         self._consuming = True
         self._poll_at = 0.0
         self._create_at = 0.0
 
     def command(self, command: Callable[[], None]) -> None:
-        """From any thread: do this between two polls."""
+        """Runs a command between two polls. May be called from any thread."""
         self._commands.put(command)
 
     # Commands
@@ -134,12 +137,19 @@ class ConsumerThread(threading.Thread):
         for source, position in positions.items():
             self._assignment.move(source, position)
 
+    def pass_on_membership(self) -> None:
+        """Passes its membership in the group on to the other readers."""
+        if self._other_readers is not None:
+            consumer = self._consumer if self._assignment.positions else None
+            metadata: bytes = consumer.consumer_group_metadata() if consumer is not None else b""
+            self._other_readers.membership_changed(membership_of(metadata))
+
     def read(self, source: UpstreamPartition, position: int) -> None:
         if self._consumer is not None and source in self._assignment.positions:
             self._assignment.positions[source] = position
             self._pausing.read(self._consumer, source, position)
 
-    def noticed_anew(self, source: UpstreamPartition) -> None:
+    def note_recreated(self, source: UpstreamPartition) -> None:
         self._assignment.fell_back(source, time.monotonic())
 
     def forget_ends(self, resets: int) -> None:
@@ -160,7 +170,7 @@ class ConsumerThread(threading.Thread):
         answered: Callable[[Errors], None],
         ours: Container[UpstreamPartition],
     ) -> None:
-        """Where partitions begin."""
+        """Stores the start positions of partitions."""
         self._commits.offer(positions, answered, time.monotonic() + COMMIT_TIMEOUT, ours)
         self._send_commits()
 
@@ -170,7 +180,7 @@ class ConsumerThread(threading.Thread):
         loop: asyncio.AbstractEventLoop,
         ended: Ended,
     ) -> None:
-        """Commit a last time, leave the group, end. `ended` gets the errors when all that is done."""
+        """Commits a last time, leaves the group, and ends. `ended` gets the errors when all that is done."""
         self._running = False
         self._admin.close()
         errors: Mapping[UpstreamPartition, int] = dict.fromkeys(positions, REQUEST_TIMED_OUT)
@@ -198,7 +208,7 @@ class ConsumerThread(threading.Thread):
                 except KafkaException as problem:
                     self._reachability.suspect(problem.args[0])
                     self._wait(IDLE_POLL)
-        except Exception as problem:  # noqa: BLE001 - told with its traceback; another engine is made
+        except Exception as problem:  # noqa: BLE001 - reported with its traceback; another engine is made
             self._fail(problem)
 
     def _fail(self, problem: Exception) -> None:
@@ -206,7 +216,7 @@ class ConsumerThread(threading.Thread):
         self._channel.put(EngineFailed(repr(problem), "".join(traceback.format_exception(problem))))
         self._admin.close()
         if self._consumer is not None:
-            with suppress(Exception):  # what is broken may be this
+            with suppress(Exception):  # this call itself may fail
                 self._consumer.close()
 
     def _turn(self) -> None:
@@ -222,13 +232,14 @@ class ConsumerThread(threading.Thread):
             self._turn_of(self._consumer)
 
     def _may_join(self, now: float) -> bool:
-        return not self._reachability.is_fenced or self._fence.is_open(now)
+        return not self._reachability.is_fenced or self._fence.check_may_rejoin(now)
 
     def _turn_of(self, consumer: Consumer) -> None:
         is_eager = self._eager or self._commits.in_flight or self._assignment.is_opening
         wait = EAGER_POLL if is_eager else IDLE_POLL
         if self._only_commits:
-            self._wait(self._commits.rest() if self._commits.in_flight else wait)
+            rest = EAGER_POLL if self._assignment.is_opening else IDLE_POLL
+            self._wait(self._commits.rest() if self._commits.in_flight else rest)
             if self._running:
                 self._take(self._receive(consumer, 0))
         elif self._may_consume():
@@ -244,14 +255,15 @@ class ConsumerThread(threading.Thread):
 
     @property
     def _only_commits(self) -> bool:
-        """Nothing is to come but rebalances and answers: then a command ends the wait, and polling is not hurried."""
+        """Returns whether only rebalances and answers can come. Then a command ends the wait, and polls need not be
+        frequent."""
         return not self._pausing.is_reading and bool(self._assignment.positions)
 
     def _may_consume(self) -> bool:
         return self._consuming and len(self._channel) < MOST_UNDELIVERED
 
     def _wait(self, seconds: float) -> None:
-        """Do the commands that wait, or the first one that comes."""
+        """Executes the commands that wait, or the first one that comes within these seconds."""
         try:
             command = self._commands.get(timeout=seconds) if seconds else self._commands.get_nowait()
             while True:
@@ -263,7 +275,8 @@ class ConsumerThread(threading.Thread):
             return
 
     def _receive(self, consumer: Consumer, wait: float) -> list[Message]:
-        """What has come, or the first that comes. consume() would wait on for as many as it may bring."""
+        """Returns the messages that have come, or the first one that comes. consume() alone would wait for as many as
+        it may return."""
         try:
             if wait == EAGER_POLL:
                 return consumer.consume(MOST_MESSAGES, wait)
@@ -274,10 +287,10 @@ class ConsumerThread(threading.Thread):
             raise
 
     def _take(self, messages: list[Message]) -> None:
-        self._intake.take(self._pausing.ours(messages))
+        self._message_reader.take(self._pausing.ours(messages))
 
     def _serve(self, consumer: Consumer) -> None:
-        """Let librdkafka do what it does in polls only, though no messages are wanted."""
+        """Polls, so that librdkafka does the work that it does only in polls, although no messages are wanted."""
         now = time.monotonic()
         if now < self._poll_at and not self._commits.in_flight:
             return
@@ -292,36 +305,48 @@ class ConsumerThread(threading.Thread):
     def _tend(self, consumer: Consumer) -> None:
         now = time.monotonic()
         self._reachability.probe(consumer, self._topics, now)
-        # Its requests wait, and with them all commands: not for a cluster that may hang.
-        if not self._reachability.is_suspected and self._assignment.open(consumer, now):
+        # Opening partitions blocks on requests, and delays all commands. So not while a cluster may hang.
+        if not self._reachability.is_suspected and self._open(consumer, now):
             self._pausing.assigned(consumer, self._assignment.positions)
+            self.pass_on_membership()
             self._log_ends.forget()
-            self._coverage.assigned(now)
+            self._unassigned_partitions.assigned(now)
             self._reachability.assigned({source.topic for source in self._assignment.positions})
         self._send_commits()
-        for topic in self._topic_ids.made_anew(self._topics, now) if self._assignment.positions else ():
-            self._assignment.begin_anew(topic, now)
-        self._assignment.renew(consumer, now)
-        self._log_ends.look(self._assignment.positions, now)
+        for topic in self._topic_ids.find_recreated(self._topics, now) if self._assignment.positions else ():
+            self._assignment.topic_recreated(topic, now)
+        self._assignment.seek_recreated(consumer, now)
+        self._log_ends.poll(self._assignment.positions, now)
         if self._reachability.is_fatal:
             self._close()
             self._create_at = max(self._create_at, now + RETRY)
             self._fence.fenced(now)
-        elif self._reachability.wants(cooperative := not self._assignment.cooperative):
+        elif self._reachability.check_assignor_switch(cooperative := not self._assignment.cooperative):
             self._close()
             self._assignment.cooperative = cooperative
             self._create_at = 0.0
-        elif self._coverage.is_to_join_again(self._topics, self._assignment.assigned, now):
+        elif self._unassigned_partitions.check_for_rejoin(self._topics, self._assignment.assigned, now):
             self._join_again(consumer)
 
+    def _open(self, consumer: Consumer, now: float) -> bool:
+        if self._assignment.is_opening:
+            self._catch_up()
+        return self._assignment.open(consumer, now)
+
+    def _catch_up(self) -> None:
+        """Takes over the positions of the other readers, so that their commits are not taken for another member's."""
+        if self._other_readers is not None:
+            self.advance(self._other_readers.positions())
+
     def _join_again(self, consumer: Consumer) -> None:
-        """So that the partitions of the group are divided anew."""
+        """Rejoins the group, so that all partitions are assigned again."""
         if self._assignment.cooperative:
-            # librdkafka sees nothing new in the same topics, and does not ask the coordinator.
+            # For an unchanged subscription librdkafka would not ask the coordinator.
             self._close(leave)
             self._create_at = 0.0
         else:
-            # With its member id: if it leads the group, though it was not told so, that begins a rebalance.
+            # Rejoin with the member id. If this member leads the group, even without knowing it, that starts a
+            # rebalance.
             self._subscribe(consumer)
 
     def _send_commits(self) -> None:
@@ -330,7 +355,7 @@ class ConsumerThread(threading.Thread):
     # The consumer
 
     def _create(self) -> Consumer | None:
-        """A new consumer, which joins the group; None when librdkafka refuses its properties."""
+        """Returns a new consumer, which joins the group; None when librdkafka refuses its properties."""
         strategy = COOPERATIVE if self._assignment.cooperative else EAGER
         own = {
             "partition.assignment.strategy": strategy,
@@ -340,10 +365,10 @@ class ConsumerThread(threading.Thread):
         try:
             consumer = Consumer({**self._properties, **own})
         except KafkaException as problem:
-            self._reachability.refuse(problem.args[0].str(), UpstreamProblem.PROPERTIES)
+            self._reachability.report_down(problem.args[0].str(), UpstreamProblem.PROPERTIES)
             return None
         self._reachability.is_fatal = False
-        self._coverage.begin()
+        self._unassigned_partitions.begin()
         self._subscribe(consumer)
         return consumer
 
@@ -351,7 +376,7 @@ class ConsumerThread(threading.Thread):
         consumer.subscribe(
             sorted(self._topics),
             on_assign=self._assignment.on_assign,
-            on_revoke=self._assignment.on_revoke,
+            on_revoke=self._revoke,
             on_lost=self._lose,
         )
 
@@ -360,12 +385,16 @@ class ConsumerThread(threading.Thread):
             self._reachability.stored()
         self._commits.on_commit(error, partitions)
 
+    def _revoke(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        self._catch_up()
+        self._assignment.on_revoke(consumer, partitions)
+
     def _lose(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         self._assignment.on_lost(consumer, partitions)
         self._reachability.complain("the membership in the group was lost")
 
     def _close(self, close: Callable[[Consumer], None] = Consumer.close) -> None:
-        """Close the consumer; the next turn makes another."""
+        """Closes the consumer; the next turn makes another."""
         consumer, self._consumer = self._consumer, None
         self._assignment.forget()
         self._commits.abandon()

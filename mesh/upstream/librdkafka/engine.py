@@ -1,8 +1,8 @@
-"""The librdkafka engine: confluent-kafka's consumer, decoded records put into batches again.
+"""The librdkafka engine: confluent-kafka's consumer, whose decoded records are encoded into batches again.
 
-confluent-kafka serialises all calls on one consumer, and some of them wait. So one thread owns it and takes commands
-between short polls (`consumer_thread`); the event loop never calls it. Another thread reads spans again, on a consumer
-that is in no group (`reader_thread`).
+confluent-kafka serialises all calls on one consumer, and some of them block. So one thread owns it and takes commands
+between short polls (`consumer_thread`); the event loop never calls it. Another thread rereads spans, on a consumer
+without a group (`reader_thread`).
 """
 
 from __future__ import annotations
@@ -17,35 +17,40 @@ from mesh.upstream.events import EventChannel
 from mesh.upstream.groups.descriptions import GroupsByLinks
 from mesh.upstream.librdkafka.commit_queue import COMMIT_TIMEOUT, REBALANCE_IN_PROGRESS, REQUEST_TIMED_OUT
 from mesh.upstream.librdkafka.consumer_thread import ConsumerThread
+from mesh.upstream.librdkafka.other_readers import OtherReaders
 from mesh.upstream.librdkafka.reader_thread import ReaderThread
 from mesh.upstream.librdkafka_properties import consumer_properties, reader_properties
-from mesh.upstream.links.connection_settings import own_access
+from mesh.upstream.links.connection_settings import connection_settings_or_reason
 from mesh.upstream.links.nodes import Nodes
 
 CLOSE_TIMEOUT = 10.0
-"""Seconds. A thread that has not ended by then is left behind; its session times out upstream."""
+"""Seconds. A thread that has not ended by then is abandoned, and its session times out upstream."""
 
 
 class LibrdkafkaEngine:
-    """See `mesh.upstream.engine.Engine`. `deliver` is called on `loop`'s thread."""
+    """The engine (`mesh.upstream.engine.Engine`) that reads by librdkafka. `deliver` is called on `loop`'s thread."""
 
     def __init__(
         self,
         options: EngineOptions,
         deliver: Callable[[EngineEvent], None],
         loop: asyncio.AbstractEventLoop,
-        reads: bool = True,
         nodes: Nodes | None = None,
+        other_readers: OtherReaders | None = None,
     ) -> None:
-        """reads: False for a member that commits, and leaves it to others to read what it is assigned. nodes: by which
-        it asks who is in the group; None makes some, if our own connections honour the properties."""
+        """nodes: for requests about the group; with None the engine makes its own, if the mesh's own connections honour
+        the properties. other_readers: the readers of the partitions that are assigned to this engine; they make most
+        commits, too."""
         self._loop = loop
         self._channel: EventChannel[EngineEvent] = EventChannel(loop, deliver)
         properties = consumer_properties(options)
         self._nodes = None if nodes is not None else _nodes_of(options)
         asked = nodes or self._nodes
         groups = None if asked is None else GroupsByLinks(asked, loop)
-        self._consumer = ConsumerThread(options.cluster, properties, options.start, self._channel, reads, groups)
+        readers_on_loop = other_readers and other_readers.on_loop(loop)
+        self._consumer = ConsumerThread(
+            options.cluster, properties, options.start, self._channel, readers_on_loop, groups
+        )
         self._reader_properties = reader_properties(options)
         self._reader: ReaderThread | None = None
         self._cluster = options.cluster
@@ -81,23 +86,29 @@ class LibrdkafkaEngine:
         self._consumer.command(lambda: self._consumer.set_eager(eager))
 
     def advance(self, positions: Mapping[UpstreamPartition, int]) -> None:
-        """So far it was read by others."""
+        """Notes the positions of the other readers."""
         self._consumer.command(lambda: self._consumer.advance(positions))
 
+    def pass_on_membership(self) -> None:
+        """Passes its membership in the group on to the other readers; the engine also does so after each assignment."""
+        self._consumer.command(self._consumer.pass_on_membership)
+
     def read(self, partition: UpstreamPartition, position: int) -> None:
-        """Read this one all the same, from there on, until the next assignment."""
+        """Reads this partition itself, from this position, until the next assignment."""
         self._consumer.command(lambda: self._consumer.read(partition, position))
 
-    def noticed_anew(self, source: UpstreamPartition) -> None:
-        """Others have noticed that the partition begins anew."""
-        self._consumer.command(lambda: self._consumer.noticed_anew(source))
+    def note_recreated(self, source: UpstreamPartition) -> None:
+        """Notes that the other readers have seen the offsets of this partition start again."""
+        self._consumer.command(lambda: self._consumer.note_recreated(source))
 
     def forget_ends(self, resets: int) -> None:
-        """Others have noticed so many logs that begin anew or part: ends that were asked before may be of others."""
+        """Notes how many logs the other readers have seen start again or diverge. Older answers about log ends may be
+        of old logs."""
         self._consumer.command(lambda: self._consumer.forget_ends(resets))
 
     def forget_ids(self, resets: int) -> None:
-        """Others have noticed so many logs that begin anew: ids that were asked before may be of other topics."""
+        """Notes how many logs the other readers have seen start again. Older answers about topic ids may be of old
+        topics."""
         self._consumer.command(lambda: self._consumer.forget_ids(resets))
 
     async def close(self, positions: Mapping[UpstreamPartition, CommitPosition]) -> Mapping[UpstreamPartition, int]:
@@ -107,7 +118,7 @@ class LibrdkafkaEngine:
         if self._nodes is not None:
             self._nodes.close()
         if self._ended is None:
-            if not self._consumer.is_alive() or self._consumer.has_failed:  # it never joined, or has nothing left
+            if not self._consumer.is_alive() or self._consumer.has_failed:  # it never joined, or has failed
                 return dict.fromkeys(positions, REBALANCE_IN_PROGRESS)
             ended = self._ended = self._loop.create_future()
             self._consumer.command(lambda: self._consumer.stop(positions, self._loop, ended))
@@ -118,6 +129,6 @@ class LibrdkafkaEngine:
 
 
 def _nodes_of(options: EngineOptions) -> Nodes | None:
-    """They connect when something is asked first."""
-    access = own_access(options.properties)
-    return None if isinstance(access, str) else Nodes(options.cluster, options.bootstrap_servers, access)
+    """Returns the nodes of the cluster, which connect at the first request."""
+    settings = connection_settings_or_reason(options.properties)
+    return None if isinstance(settings, str) else Nodes(options.cluster, options.bootstrap_servers, settings)

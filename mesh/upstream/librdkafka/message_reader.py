@@ -1,4 +1,4 @@
-"""From messages to events: records by partition, ends of partitions, complaints, and offsets that fall back."""
+"""Turns messages into events: records by partition, ends of partitions, errors, and offsets that fall back."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ from collections.abc import Callable
 from confluent_kafka import KafkaError, Message
 
 from mesh.records.spans import ClusterName, TopicName, UpstreamPartition
-from mesh.upstream.engine import EndReached, EngineEvent, PositionReset, Received, Together, Truncated
+from mesh.upstream.engine import EndReached, EngineEvent, EventBatch, PositionReset, Received, Truncated
 from mesh.upstream.librdkafka.message_runs import OffsetsFellBack, batches_of, offset_of
 from mesh.upstream.librdkafka.positions.assigned_positions import AssignedPositions
 
 
 class MessageReader:
-    """Reads messages of a librdkafka consumer into batches. complain: told what librdkafka complains about in place of
-    a record; allowed: from which topics something came; fell_back: which partitions are read from their very beginning
-    again."""
+    """A reader of a librdkafka consumer's messages into batches.
+
+    complain: called with each error that librdkafka returns in place of a record. records_arrived: called with each
+    topic of which something came. fell_back: called with each partition that is read from its very beginning again.
+    """
 
     def __init__(
         self,
@@ -23,17 +25,17 @@ class MessageReader:
         assignment: AssignedPositions,
         put: Callable[[EngineEvent], None],
         complain: Callable[[KafkaError, TopicName], None],
-        allowed: Callable[[TopicName], None],
+        records_arrived: Callable[[TopicName], None],
         fell_back: Callable[[UpstreamPartition], None],
     ) -> None:
         self._cluster = cluster
         self._assignment = assignment
         self._put = put
         self._complain = complain
-        self._allowed = allowed
+        self._records_arrived = records_arrived
         self._fell_back = fell_back
         self._sources: dict[tuple[str | None, int | None], UpstreamPartition] = {}
-        self._came: list[Received | EndReached] = []
+        self._events: list[Received | EndReached] = []
 
     def take(self, messages: list[Message]) -> None:
         try:
@@ -46,7 +48,7 @@ class MessageReader:
         run: list[Message] = []
         topic = partition = None
         for message in messages:
-            # One record after the other is of the same partition mostly: this loop is a hot one.
+            # Hot loop: consecutive records are mostly of the same partition.
             if message.partition() != partition or message.topic() != topic:
                 topic, partition = message.topic(), message.partition()
                 source = self._source(topic, partition)
@@ -64,9 +66,9 @@ class MessageReader:
             self._records(source, run)
 
     def _put_together(self) -> None:
-        if self._came:
-            self._put(Together(tuple(self._came)))
-            self._came.clear()
+        if self._events:
+            self._put(EventBatch(tuple(self._events)))
+            self._events.clear()
 
     def _records(self, source: UpstreamPartition, messages: list[Message]) -> None:
         position = self._assignment.positions.get(source)
@@ -81,9 +83,9 @@ class MessageReader:
         first = batches[0].first
         if first < position:
             self._fall_back(source, first, f"offset {first} comes after {position - 1}")
-        self._allowed(source.topic)
+        self._records_arrived(source.topic)
         self._assignment.positions[source] = batches[-1].last + 1
-        self._came.append(Received(source, tuple(batches)))
+        self._events.append(Received(source, tuple(batches)))
 
     def _end(self, source: UpstreamPartition, end: int) -> None:
         position = self._assignment.positions.get(source)
@@ -91,14 +93,15 @@ class MessageReader:
             return
         if end < position:
             self._fall_back(source, end, f"the end at {end} comes after {position - 1}")
-        self._allowed(source.topic)
+        self._records_arrived(source.topic)
         self._assignment.positions[source] = end
-        self._came.append(EndReached(source, end))
+        self._events.append(EndReached(source, end))
 
     def _fall_back(self, source: UpstreamPartition, start: int, reason: str) -> None:
-        """librdkafka goes back to where an unclean election has cut the log (KIP-320), or, if it does not know where
-        that is, to the beginning: below, the log is the same one, or there is none. It does the same with a topic that
-        was made anew and is shorter; that it is another one its id tells soon, unless it is read from 0 anyway."""
+        """Handles an offset below the position. librdkafka goes back to where an unclean election cut the log
+        (KIP-320), or, if it does not know that, to the beginning: below, the log is the same, or empty. It does the
+        same with a recreated topic that is shorter. The topic's id soon shows that it is a new topic, unless it is read
+        from 0 anyway."""
         self._put_together()
         self._assignment.move(source, start)
         if start > 0:

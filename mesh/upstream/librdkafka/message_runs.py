@@ -1,4 +1,4 @@
-"""Messages of one consume() to runs of batches of one partition, small enough to be shared out."""
+"""Puts the messages of one consume() into batches of one partition, small enough to be shared out."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import cast
 import structlog
 from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, TIMESTAMP_NOT_AVAILABLE, Message
 
-from mesh.records.batch import Batch
+from mesh.records.batch import RecordBatch
 from mesh.records.encode import NO_HEADERS, BatchBuilder, Headers
 from mesh.records.runs import join_runs
 
@@ -18,7 +18,7 @@ log = structlog.get_logger(__name__)
 
 LARGEST_BATCH_BYTES = 16 << 10
 LARGEST_BATCH_RECORDS = 500
-"""Offsets, to be exact. Larger batches could not be shared out evenly."""
+"""A span of offsets, to be exact. Larger batches could not be shared out evenly."""
 NO_TIMESTAMP = -1
 
 
@@ -30,16 +30,16 @@ def offset_of(message: Message) -> int:
 
 
 class OffsetsFellBack(ValueError):
-    """The offsets do not ascend: from the message at `index` on, they are those of another log."""
+    """Raised when offsets do not ascend: from the message at `index` on, they belong to another log."""
 
     def __init__(self, index: int) -> None:
         super().__init__(f"the offset of message {index} is not above the one before")
         self.index = index
 
 
-def batches_of(messages: Sequence[Message]) -> list[Batch]:
-    """Batches; those without a gap between them are runs. The messages are of one partition and carry no errors. A
-    larger record is a batch by itself.
+def batches_of(messages: Sequence[Message]) -> list[RecordBatch]:
+    """Returns batches; neighbouring batches without a gap are joined into runs. The messages are of one partition and
+    carry no errors. A record larger than a batch is a batch by itself.
 
     Raises OffsetsFellBack, before it takes anything out of them.
     """
@@ -48,11 +48,11 @@ def batches_of(messages: Sequence[Message]) -> list[Batch]:
     offsets = [message.offset() or 0 for message in messages]
     if not all(map(lt, offsets, islice(offsets, 1, None))):
         raise OffsetsFellBack(next(index for index, (one, two) in enumerate(pairwise(offsets), 1) if two <= one))
-    batches: list[Batch] = []
+    batches: list[RecordBatch] = []
     builder: BatchBuilder | None = None
     base = last = -1
     appended: int | None = None
-    """When the broker appended the batch, for it has one such time; None: the producers' times count."""
+    """The time at which the broker appended the batch, for topics with LogAppendTime; None with CreateTime."""
     for offset, headers, message in zip(offsets, _headers(messages), messages, strict=True):
         kind, timestamp = message.timestamp()
         if kind == TIMESTAMP_NOT_AVAILABLE:
@@ -76,16 +76,17 @@ def batches_of(messages: Sequence[Message]) -> list[Batch]:
 
 
 def _headers(messages: Sequence[Message]) -> list[Headers | None]:
-    """Headers of each; to be called once for a message. Whoever can produce can write names that are not UTF-8, for
-    which nothing gives us the bytes: a record without its headers is better than none, or than no engine.
+    """Returns the headers of each message; call it once for a message. Producers may write header names that are not
+    UTF-8, and confluent-kafka does not offer their bytes. A record without its headers is better than no record, or no
+    engine.
 
     confluent-kafka returns such headers with a null pointer for the name, and with an exception pending (2.16). A call
-    by way of C notices that; the interpreter's own call does not once it is hot, and the process dies of what it got.
-    The same message asked again answers without an exception.
+    by way of C notices the exception. The interpreter's own call, once specialised, does not, and the process crashes
+    on the result. A second call for the same message returns without an exception.
     """
     found: list[Headers | None] = []
     left = iter(messages)
-    # A methodcaller takes three times as long. What is consumed has bytes for values.
+    # A methodcaller takes three times as long. Consumed headers have bytes as values.
     read = cast("Callable[[Message], Headers | None]", type(messages[0]).headers)
     unreadable = 0
     while True:
@@ -98,10 +99,10 @@ def _headers(messages: Sequence[Message]) -> list[Headers | None]:
             break
     if unreadable:
         place = {"topic": messages[0].topic(), "partition": messages[0].partition()}
-        log.error("headers whose names are not UTF-8 were left out", records=unreadable, **place)
+        log.error("headers left out: names are not UTF-8", records=unreadable, **place)
     return found
 
 
 def size_of(messages: Iterable[Message]) -> int:
-    """Bytes of keys and values."""
+    """Returns the bytes of keys and values."""
     return sum(len(message) + len(message.key() or b"") for message in messages)

@@ -1,5 +1,5 @@
-"""Which partitions librdkafka is not to bring records of: those the pool has paused, and all while they would only pile
-up, or while others read them."""
+"""Pauses partitions in librdkafka: those that the pool has paused, and all of them while records would only pile up, or
+while other readers read them."""
 
 from __future__ import annotations
 
@@ -15,28 +15,29 @@ TRICKLE_BYTES = 256 << 10
 
 
 class Pausing:
-    """Everything runs on the consumer's thread. reads: False for a member whose partitions others read: they are
-    paused, but those it is told to read. None stands for a consumer that is not there."""
+    """The paused partitions of a consumer; everything runs on its thread. reads_itself: False if other readers read its
+    partitions. Then all are paused, except those that it must read itself. consumer: None while there is no
+    consumer."""
 
-    def __init__(self, reads: bool) -> None:
-        self._reads = reads
-        self._read_all_the_same: set[tuple[str, int]] = set()
+    def __init__(self, reads_itself: bool) -> None:
+        self._reads_itself = reads_itself
+        self._read_here: set[tuple[str, int]] = set()
         self._paused: set[UpstreamPartition] = set()
         self._all_paused = False
         self._trickled = 0
 
     @property
     def is_reading(self) -> bool:
-        """Whether records are to come at all."""
-        return self._reads or bool(self._read_all_the_same)
+        """Returns whether the consumer is to receive records at all."""
+        return self._reads_itself or bool(self._read_here)
 
     def assigned(self, consumer: Consumer | None, sources: Collection[UpstreamPartition]) -> None:
-        """An assignment begins with nothing paused; what a cooperative one has kept may be."""
+        """Starts an assignment without paused partitions, although a cooperative one may have kept some."""
         if self._all_paused or self._paused:
             self._resume(consumer, sources)
         self._paused, self._all_paused, self._trickled = set(), False, 0
-        if not self._reads and consumer is not None:
-            self._read_all_the_same = set()
+        if not self._reads_itself and consumer is not None:
+            self._read_here = set()
             consumer.pause(topic_partitions(sources))
 
     def pause(self, consumer: Consumer | None, sources: Collection[UpstreamPartition]) -> None:
@@ -51,8 +52,8 @@ class Pausing:
             self._resume(consumer, paused)
 
     def read(self, consumer: Consumer, source: UpstreamPartition, position: int) -> None:
-        """This one all the same, from there on, until the next assignment."""
-        self._read_all_the_same.add((source.topic, source.partition))
+        """Reads this partition all the same, from this position, until the next assignment."""
+        self._read_here.add((source.topic, source.partition))
         consumer.resume(topic_partitions([source]))
         consumer.seek(TopicPartition(source.topic, source.partition, position))
 
@@ -63,20 +64,21 @@ class Pausing:
             self._resume(consumer, set(sources) - self._paused)
 
     def trickled(self, consumer: Consumer, message: Message, sources: Collection[UpstreamPartition]) -> None:
-        """It came though nothing is consumed. Of too many of them all is paused, and what was prefetched goes."""
+        """Handles a message that came though nothing is consumed. After too many bytes of them everything is paused,
+        which drops prefetched messages."""
         self._trickled += size_of([message])
         if self._trickled > TRICKLE_BYTES and not self._all_paused:
             self._all_paused = True
             consumer.pause(topic_partitions(sources))
 
     def ours(self, messages: list[Message]) -> list[Message]:
-        """Those that we are to read, and complaints about any."""
-        return messages if self._reads else [each for each in messages if self._is_ours(each)]
+        """Returns the messages that this consumer is to read, and all errors."""
+        return messages if self._reads_itself else [each for each in messages if self._is_ours(each)]
 
     def _is_ours(self, message: Message) -> bool:
         error = message.error()
         is_complaint = error is not None and error.code() != KafkaError._PARTITION_EOF
-        return is_complaint or (message.topic(), message.partition()) in self._read_all_the_same
+        return is_complaint or (message.topic(), message.partition()) in self._read_here
 
     def _resume(self, consumer: Consumer | None, sources: Collection[UpstreamPartition]) -> None:
         if consumer is not None and sources:

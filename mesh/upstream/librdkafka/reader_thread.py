@@ -1,4 +1,4 @@
-"""The thread that reads spans again, beside the pool's consumer and outside its group."""
+"""The thread that rereads spans, beside the pool's consumer and outside its group."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ IDLE = 30.0
 """Seconds without a span to read after which the consumer is closed."""
 REQUEST_TIMEOUT = 5.0
 GIVE_UP = 15.0
-"""Seconds without any progress after which a span is reported as not readable now."""
+"""Seconds without progress after which a span counts as unreadable for now."""
 CROWDED = 3.0
-"""The same while others wait: one whose partition has no leader is asked for again behind them."""
+"""The same while other spans wait. A span whose partition has no leader is tried again after them."""
 
 _Wanted: TypeAlias = tuple[RereadToken, UpstreamPartition, Span]
 
 
 class ReaderThread(threading.Thread):
-    """Reads one span after the other; one that brings nothing waits less long while others do."""
+    """A thread that reads one span after the other. It gives up a span without progress sooner while others wait."""
 
     def __init__(self, cluster: ClusterName, properties: Properties, channel: EventChannel[EngineEvent]) -> None:
         super().__init__(name=f"reader of {properties['group.id']} on {cluster}", daemon=True)
@@ -42,11 +42,11 @@ class ReaderThread(threading.Thread):
         self._stopping = threading.Event()
 
     def read(self, token: RereadToken, partition: UpstreamPartition, span: Span) -> None:
-        """From any thread."""
+        """Reads a span. May be called from any thread."""
         self._spans.put((token, partition, span))
 
     def stop(self) -> None:
-        """From any thread: deliver nothing more, and end."""
+        """Stops deliveries, and ends the thread. May be called from any thread."""
         self._stopping.set()
         self._spans.put(None)
 
@@ -58,7 +58,7 @@ class ReaderThread(threading.Thread):
             self._read_until_idle(self._spans.get())
 
     def _read_until_idle(self, wanted: _Wanted | None) -> None:
-        # A consumer that nobody polls keeps its connections and all lines of its log.
+        # A consumer that is not polled keeps its connections, and all its log lines. So an idle one is closed.
         consumer: Consumer | None = None
         while wanted is not None and not self._stopping.is_set():
             token, partition, span = wanted
@@ -67,7 +67,7 @@ class ReaderThread(threading.Thread):
                 _Reading(consumer, token, partition, span, self._channel, self._patience).read(self._stopping)
             except KafkaException as problem:
                 self._channel.put(Reread(partition, token, (), True, problem.args[0].str()))
-            except Exception as problem:  # noqa: BLE001 - told to the pool, which tries again; the thread must live on
+            except Exception as problem:  # noqa: BLE001 - reported to the pool, which tries again
                 self._channel.put(Reread(partition, token, (), True, repr(problem)))
             try:
                 wanted = self._spans.get(timeout=IDLE)
@@ -101,7 +101,7 @@ class _Reading:
         self._log_start = 0
 
     def read(self, stopping: threading.Event) -> None:
-        """Raises KafkaException."""
+        """Reads the span, and delivers its end. Raises KafkaException."""
         self._consumer.assign([TopicPartition(self._partition.topic, self._partition.partition, self._span.first)])
         try:
             error = self._read(stopping)
@@ -110,7 +110,7 @@ class _Reading:
         self._deliver(complete=True, error=error)
 
     def _read(self, stopping: threading.Event) -> str:
-        """Why it ended early, "" if it did not."""
+        """Reads the span. Returns the reason why it ended early, "" if it did not."""
         progress = time.monotonic()
         complaint = ""
         while not stopping.is_set():
@@ -126,11 +126,11 @@ class _Reading:
                 progress = time.monotonic()
                 offset = offset_of(message)
                 if offset > self._next == self._span.first:
-                    self._look_for_log_start()  # it may begin behind what was asked for
+                    self._look_for_log_start()  # the log may begin above the requested offset
                 if offset > self._span.last:
                     return ""
                 if error is not None or offset < self._next:
-                    return self._is_not_gone(max(offset, self._next))
+                    return self._reason_not_gone(max(offset, self._next))
                 self._add(message)
                 if offset == self._span.last:
                     return ""
@@ -138,14 +138,14 @@ class _Reading:
                 return complaint or f"nothing came within {patience:g} s"
         return ""
 
-    def _is_not_gone(self, position: int) -> str:
-        """Why the rest of the span, from `position` on, may exist though reading came to an end or fell back; "" if the
-        log was cut off, or begins behind it."""
-        # A new leader does not know at first how far the log is committed, and its consumers are told of an end below
-        # it. Whoever asks for the end is told to wait until it does (KIP-207).
+    def _reason_not_gone(self, position: int) -> str:
+        """Returns why the rest of the span, from `position` on, may exist although reading ended or fell back. Returns
+        "" if the log was truncated, or begins above it."""
+        # A new leader does not know at first how far the log is committed. Consumers get an end below it, while a
+        # request for the end gets an error until the leader knows (KIP-207).
         bounds = self._bounds()
         if bounds is None:
-            return f"the log seemed to end at {position}, and nobody says where it does"
+            return f"the log seemed to end at {position}, and no broker says where it does"
         low, high = bounds
         self._log_start = low
         if max(position, low) >= min(self._span.last + 1, high):
@@ -153,7 +153,7 @@ class _Reading:
         return f"the log seemed to end at {position}, and goes from {low} to {high}"
 
     def _bounds(self) -> tuple[int, int] | None:
-        """Where the log begins and ends."""
+        """Returns the start and the end of the log."""
         where = TopicPartition(self._partition.topic, self._partition.partition)
         bounds: tuple[int, int] | None = self._consumer.get_watermark_offsets(
             where, timeout=REQUEST_TIMEOUT, cached=False

@@ -1,1 +1,1 @@
-"""Links: our own connections to brokers, which carry any request to any node (decision 0026)."""
+"""Links: the mesh's own connections to brokers, which carry any request to any node (decision 0026)."""

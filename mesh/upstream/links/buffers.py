@@ -1,8 +1,8 @@
-"""Receive buffers that are used again: fresh ones for every answer cost a quarter more CPU, in page faults.
+"""Reused receive buffers: new ones for every answer cost a quarter more CPU, in page faults.
 
-Batches are parts of the buffer they were received into, and keep all of it. So a buffer fits its answer: it is taken
-from those of its class, which are a quarter larger at most. It is free when nothing refers to it any more, which the
-reference count tells: no owner of a batch has to give anything back, and none can forget to.
+Batches are slices of the buffer into which they were received, and keep all of it alive. So a buffer fits its answer:
+it comes from a size class, and is a quarter larger at most. A buffer is free when nothing refers to it any more, as its
+reference count shows. So no owner of a batch has to return anything, or can forget to.
 """
 
 from __future__ import annotations
@@ -12,38 +12,37 @@ from collections import deque
 from typing import Final
 
 _SMALLEST: Final = 64 << 10
-"""Below it an allocation costs less than looking for a buffer."""
+"""Smaller buffers are not reused: to allocate them costs less than to search for one."""
 _LOOKED_AT: Final = 8
-"""Buffers of a class that are looked at for a free one: those given out longest ago, which are free first."""
+"""The number of buffers of a size class that are checked: the ones handed out longest ago, which are free first."""
 _KEPT_FREE: Final = 16 << 20
-"""So much that is free is kept when the free ones are dropped, which happens whenever so much has been added."""
+"""The free bytes that remain when free buffers are dropped. That happens whenever as much has been added."""
 
 
 def _references(buffers: deque[bytearray]) -> int:
-    """To the last of these, and those that counting them takes."""
+    """Returns the number of references to the last of these buffers, including those of the count itself."""
     return sys.getrefcount(buffers[-1])
 
 
 _UNUSED: Final = _references(deque([bytearray(1)]))
-"""Of a buffer that nothing but its deque refers to. Measured, for interpreters differ: CPython 3.14 does without some
-references that 3.11 takes while it looks (python/cpython#130704), and so does compiled code. A number that is one too
-high would give out a buffer that still holds somebody's records."""
+"""The number of references to a buffer that only its deque refers to. It is measured, since interpreters differ:
+CPython 3.14 leaves out references that 3.11 takes (python/cpython#130704), and so does compiled code. A number that is
+one too high would reuse a buffer that still holds records."""
 
 
 class ReceiveBuffers:
-    """Buffers for responses of brokers, used again when nobody refers to them. limit: bytes that may be held in buffers
-    before `is_full`; whoever receives is to copy out from then on what it keeps, since a small batch would hold on to
-    all of its buffer."""
+    """Buffers for responses of brokers, reused when nothing refers to them. limit: the bytes in buffers from which on
+    `is_full` is True. Receivers should then copy what they keep, since a small batch would hold its whole buffer."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self._classes: dict[int, deque[bytearray]] = {}
         self._total = 0
-        """Bytes of all buffers, held and free."""
+        """Bytes of all buffers, used and free."""
         self._drop_at = _KEPT_FREE
 
     def allocate(self, size: int) -> bytearray:
-        """A buffer of at least so many bytes, and at most a quarter more; their content is undefined."""
+        """Returns a buffer of at least this size, and at most a quarter more; its content is undefined."""
         if size < _SMALLEST:
             return bytearray(size)
         size = _class_of(size)
@@ -76,7 +75,7 @@ class ReceiveBuffers:
         return self._total > self.limit and self.held > self.limit
 
     def _drop_free(self) -> None:
-        """A few are kept, the smaller ones first."""
+        """Drops free buffers, but keeps `_KEPT_FREE` bytes of them, the smaller ones first."""
         room = _KEPT_FREE
         kept: dict[int, deque[bytearray]] = {}
         for size, buffers in sorted(self._classes.items()):
@@ -92,6 +91,6 @@ class ReceiveBuffers:
 
 
 def _class_of(size: int) -> int:
-    """Four classes for each doubling."""
+    """Returns the size of the class of a buffer: four classes for each doubling."""
     step = 1 << ((size - 1).bit_length() - 3)
     return -(-size // step) * step

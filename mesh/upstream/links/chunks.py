@@ -1,4 +1,4 @@
-"""Memory into which is read what is passed on at once."""
+"""Memory for data that is passed on at once."""
 
 from __future__ import annotations
 
@@ -6,28 +6,28 @@ import sys
 from typing import Final
 
 CHUNK: Final = 256 << 10
-"""Bytes that are read at once."""
+"""Bytes read at once."""
 SMALL: Final = 4096
-"""Bytes; less is copied, and holds no chunk while it waits."""
+"""A number of bytes. Smaller reads are copied, so that they hold no chunk while they wait."""
 MOST: Final = 64
-"""Chunks that there are at most."""
+"""The most chunks."""
 
 
 def _references(chunks: list[bytearray], index: int) -> int:
-    """To one of these, and those that counting them takes."""
+    """Returns the number of references to one of these chunks, including those of the count itself."""
     return sys.getrefcount(chunks[index])
 
 
 _UNUSED: Final = _references([bytearray(1)], 0)
-"""Of a chunk that nothing but its list refers to. Measured, for interpreters differ, as in `buffers`."""
+"""The number of references to a chunk that only its list refers to. It is measured, as in `buffers`."""
 
 
 class Chunks:
-    """Chunks that all connections share: one is free as soon as nothing refers to what was read into it.
+    """Chunks that all connections share. A chunk is free as soon as nothing refers to its data.
 
-    The one that was used last is used again first, since the processor has it at hand: most of the time the kernel has
-    taken what was read before anything else is. So an idle connection holds no memory, and a busy one little. When
-    `MOST` are held, by clients that do not read say, what is read is copied: a few bytes would hold on to a chunk.
+    The chunk used last is used first, since it is in the processor's cache: usually the kernel has taken its data
+    before the next read. So an idle connection holds no memory, and a busy one little. When `MOST` chunks are in use,
+    for example because clients do not read, data is copied: otherwise a few bytes would hold a chunk.
     """
 
     __slots__ = ("_chunks", "_spare", "_view")
@@ -35,11 +35,11 @@ class Chunks:
     def __init__(self) -> None:
         self._chunks: list[bytearray] = []
         self._spare: bytearray | None = None
-        """Read into when all others are held; what it holds is copied out."""
+        """The chunk to read into when all others are in use. Its data is copied out."""
         self._view: memoryview | None = None
 
     def take(self) -> memoryview:
-        """For one read, which happens at once."""
+        """Returns a chunk for one read, which must follow at once."""
         self._view = None
         chunks = self._chunks
         is_first_free = chunks and _references(chunks, 0) == _UNUSED
@@ -47,14 +47,14 @@ class Chunks:
         return view
 
     def read(self, count: int) -> memoryview:
-        """What was read into the chunk that was taken last."""
+        """Returns the bytes read into the chunk that was taken last."""
         assert self._view is not None
         view, self._view = self._view[:count], None
         is_kept = count >= SMALL and view.obj is not self._spare
         return view if is_kept else memoryview(bytearray(view))
 
     def _another(self) -> bytearray:
-        """Another than the first, and from now on the first."""
+        """Returns a free chunk other than the first, and makes it the first."""
         chunks = self._chunks
         for index in range(1, len(chunks)):
             if _references(chunks, index) == _UNUSED:

@@ -1,14 +1,15 @@
-"""Our own connections to upstream brokers, which carry any request: an asyncio protocol around `mesh.wire.client`.
+"""The mesh's own connections to upstream brokers, which carry any request: an asyncio protocol around
+`mesh.wire.client`.
 
-`BrokerLink` is what callers use; which brokers there are is known to `mesh.upstream.links.nodes.Nodes`.
+Callers use `BrokerLink`; `mesh.upstream.links.nodes.Nodes` knows the brokers.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Coroutine, Mapping
+from typing import Any, Final
 
 from mesh.upstream.links.connection_settings import ConnectionSettings
 from mesh.upstream.links.handshake import CLOSED, Allocate, RequestConnection, Unreachable, connect
@@ -16,29 +17,30 @@ from mesh.wire.client.connection import ClientRequest, ClientResponse
 from mesh.wire.client.messages import VersionRange
 
 _JITTER: Final = 0.2
-"""So that many links that failed together do not come back together."""
+"""The random part of a delay, so that links that failed together do not reconnect together."""
 
 
 class BrokerLink:
-    """One broker, and at most one connection to it, which carries any request.
+    """A link to one broker, with at most one connection to it, which carries any request.
 
-    * It connects when something is to be sent: TLS and SASL as the cluster's properties ask for, then the versions that
-      the broker serves. Whoever waits for a connection shares the attempt, and its failure.
-    * Requests are pipelined, and answered in their order. One that is not answered in time takes the connection with
-      it, since all behind it would wait as well; everything under way then fails with `Unreachable`, and nothing is
-      sent twice by itself. A response that was not asked for, or is longer than `MAX_RESPONSE_BYTES`, does the same.
+    * It connects when a request is to be sent: TLS and SASL as in the cluster's properties, then ApiVersions. All
+      callers that wait for a connection share the attempt, and its failure.
+    * Requests are pipelined, and answered in their order. If one is not answered in time, the link closes the
+      connection, since all requests behind it would wait as well. Everything in flight then fails with `Unreachable`,
+      and the link sends nothing twice by itself. An unexpected response, or one longer than `MAX_RESPONSE_BYTES`, does
+      the same.
     * After a failure the next attempt waits, longer each time, up to `most_backoff`, until a request was answered.
-    * Before a SASL session ends (KIP-368) new requests go over another connection, and the old one is closed when its
-      last answer is there.
+    * Before a SASL session ends (KIP-368) new requests go over another connection, and the old one is closed after its
+      last answer.
 
-    Responses are whole frames in buffers that `allocate` gives, valid for as long as somebody holds on to them.
+    Responses are whole frames in buffers from `allocate`, valid for as long as something refers to them.
     """
 
-    def __init__(self, host: str, port: int, access: ConnectionSettings, allocate: Allocate = bytearray) -> None:
+    def __init__(self, host: str, port: int, settings: ConnectionSettings, allocate: Allocate = bytearray) -> None:
         self.address: Final = f"{host}:{port}" if ":" not in host else f"[{host}]:{port}"
         self._host = host
         self._port = port
-        self._access = access
+        self._settings = settings
         self._allocate = allocate
         self._connection: RequestConnection | None = None
         self._attempt: asyncio.Task[RequestConnection] | None = None
@@ -46,26 +48,34 @@ class BrokerLink:
         self._closed = False
 
     async def versions(self) -> Mapping[int, VersionRange]:
-        """What the broker serves, by API key. Raises Unreachable."""
+        """Returns the versions that the broker serves, by API key. Raises Unreachable."""
         return (await self._connected()).versions
 
     async def request(self, request: ClientRequest, waits: float = 0.0) -> ClientResponse:
-        """waits: seconds for which the broker is asked to hold back its answer. Raises Unreachable."""
+        """Sends a request and returns its response. waits: seconds for which the request lets the broker delay its
+        answer. Raises Unreachable."""
+        return await (await self.send(request, waits))
+
+    async def send(self, request: ClientRequest, waits: float = 0.0) -> Coroutine[Any, Any, ClientResponse]:
+        """Sends a request, and returns a coroutine for its answer, which must be awaited at once. Otherwise like
+        `request`."""
         connection = await self._connected()
-        return await self._answered(connection, request, self._access.request_timeout + waits)
+        return self._answered(connection, connection.send(request), self._settings.request_timeout + waits)
 
     def close(self) -> None:
-        """For good; what is under way fails."""
+        """Closes the link for good; requests in flight fail."""
         self._closed = True
         if self._attempt is not None:
             self._attempt.cancel()
         if self._connection is not None:
             self._connection.fail(CLOSED)
 
-    async def _answered(self, connection: RequestConnection, request: ClientRequest, seconds: float) -> ClientResponse:
+    async def _answered(
+        self, connection: RequestConnection, answer: asyncio.Future[ClientResponse], seconds: float
+    ) -> ClientResponse:
         try:
             async with asyncio.timeout(seconds):
-                response = await connection.send(request)
+                response = await answer
         except TimeoutError:
             reason = f"no answer within {seconds:g} s"
             connection.fail(reason)
@@ -90,7 +100,7 @@ class BrokerLink:
         except asyncio.CancelledError:
             waiter = asyncio.current_task()
             if attempt.cancelled() and not (waiter is not None and waiter.cancelling()):
-                raise Unreachable(CLOSED) from None  # by `close`, and not whoever waits here
+                raise Unreachable(CLOSED) from None  # `close` cancelled the attempt, not the caller
             raise
 
     def _attempted(self, attempt: asyncio.Task[RequestConnection]) -> None:
@@ -101,5 +111,5 @@ class BrokerLink:
 
     async def _connect_in_time(self) -> RequestConnection:
         await asyncio.sleep(self._backoff * random.uniform(1 - _JITTER, 1))
-        self._backoff = min(max(self._backoff * 2, self._access.backoff), self._access.most_backoff)
-        return await connect(self._host, self._port, self._access, self._allocate)
+        self._backoff = min(max(self._backoff * 2, self._settings.backoff), self._settings.most_backoff)
+        return await connect(self._host, self._port, self._settings, self._allocate)

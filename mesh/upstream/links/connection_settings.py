@@ -1,4 +1,4 @@
-"""How our own connections to an upstream cluster are made: what librdkafka's properties ask for, put into our terms."""
+"""The settings of the mesh's own connections to an upstream cluster, from librdkafka's properties."""
 
 from __future__ import annotations
 
@@ -7,22 +7,27 @@ import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from mesh.security.client_properties import mechanism_of, protocol_of, reason_against
+from mesh.security.client_properties import TOKENS, mechanism_of, protocol_of, unsupported_reason
+from mesh.upstream.tokens.source import TokenSource
 
 _FAMILIES: Final = {"any": socket.AF_UNSPEC, "v4": socket.AF_INET, "v6": socket.AF_INET6}
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ConnectionSettings:
-    """tls, mechanism (of SASL): None for none. family: of addresses, AF_UNSPEC for any. rack: ours, "" for none. Times
-    in seconds."""
+    """The settings of the mesh's own connections to one cluster. Times are in seconds.
+
+    tls, mechanism (of SASL): None for none. tokens: the source of tokens for OAUTHBEARER. family: the address family,
+    AF_UNSPEC for any. rack: the rack of the mesh, "" for none.
+    """
 
     tls: ssl.SSLContext | None = None
     mechanism: str | None = None
     username: str = ""
     password: str = ""
+    tokens: TokenSource | None = None
     client_id: str = "kafka-mesh"
     setup_timeout: float = 10.0
     request_timeout: float = 10.0
@@ -32,8 +37,9 @@ class ConnectionSettings:
     rack: str = ""
 
 
-def access_of(properties: Mapping[str, str]) -> ConnectionSettings:
-    """For properties with no `reason_against`. Raises OSError or ssl.SSLError for files that cannot be used."""
+def connection_settings_of(properties: Mapping[str, Any]) -> ConnectionSettings:
+    """Returns the settings in properties with no `unsupported_reason`. Raises OSError or ssl.SSLError for unusable
+    files."""
     protocol = protocol_of(properties)
 
     def seconds(name: str, default: int) -> float:
@@ -44,6 +50,7 @@ def access_of(properties: Mapping[str, str]) -> ConnectionSettings:
         mechanism=mechanism_of(properties) if protocol.startswith("sasl") else None,
         username=properties.get("sasl.username", ""),
         password=properties.get("sasl.password", ""),
+        tokens=properties.get(TOKENS),
         client_id=properties.get("client.id", "kafka-mesh"),
         setup_timeout=seconds("socket.connection.setup.timeout.ms", 10_000),
         request_timeout=seconds("socket.timeout.ms", 10_000),
@@ -54,20 +61,21 @@ def access_of(properties: Mapping[str, str]) -> ConnectionSettings:
     )
 
 
-def own_access(properties: Mapping[str, str]) -> ConnectionSettings | str:
-    """How our own connections are made with these; or why they cannot be, and all of it is left to librdkafka."""
-    if (reason := reason_against(properties)) is not None:
+def connection_settings_or_reason(properties: Mapping[str, Any]) -> ConnectionSettings | str:
+    """Returns the settings of the mesh's own connections with these properties. If there can be none, so that
+    librdkafka must make all connections, returns the reason."""
+    if (reason := unsupported_reason(properties)) is not None:
         return reason
     try:
-        return access_of(properties)
-    except OSError as problem:  # SSLError is one
+        return connection_settings_of(properties)
+    except OSError as problem:  # SSLError is an OSError
         return f"a file of the ssl properties cannot be used: {problem}"
 
 
-def _tls(properties: Mapping[str, str]) -> ssl.SSLContext:
+def _tls(properties: Mapping[str, Any]) -> ssl.SSLContext:
     context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH)
     if location := properties.get("ssl.ca.location"):
-        # librdkafka trusts these alone; the default context would trust the system's too.
+        # librdkafka trusts only these certificates; the default context also trusts those of the system.
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         if Path(location).is_dir():
             context.load_verify_locations(capath=location)

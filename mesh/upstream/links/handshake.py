@@ -1,4 +1,4 @@
-"""Our own connections to brokers until they may be used: TLS, SASL and versions, as a cluster's properties ask for."""
+"""The handshake of the mesh's own connections to brokers: TLS, SASL and versions, by the properties of the cluster."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ import secrets
 from collections.abc import Callable, Mapping
 from typing import Final, cast
 
-from mesh.security.client_properties import PLAIN, SCRAM
+from mesh.security.client_properties import OAUTHBEARER, PLAIN, SCRAM
+from mesh.security.oauthbearer_client import ACKNOWLEDGED, first_message, reason_in
 from mesh.security.scram_client import ScramClient, ScramRefused
 from mesh.upstream.links.connection_settings import ConnectionSettings
+from mesh.upstream.tokens.source import TokenSource, TokenUnavailable
 from mesh.wire.client import messages
 from mesh.wire.client.connection import ClientConnection, ClientRequest, ClientResponse
 from mesh.wire.client.messages import VersionRange
@@ -21,16 +23,17 @@ Allocate = Callable[[int], bytearray]
 _NONCE_BYTES: Final = 24
 CLOSED: Final = "the connection was closed here"
 _SESSION: Final = (0.75, 0.9)
-"""The part of a SASL session's lifetime after which another connection is made."""
+"""The part of a SASL session's lifetime after which a new connection is made."""
 
 
 class Unreachable(Exception):
-    """A broker cannot be reached, refuses us, does not answer, or answers what is not Kafka's protocol."""
+    """Raised when a broker cannot be reached, refuses the connection, does not answer, or does not speak Kafka's
+    protocol."""
 
 
 class RequestConnection(asyncio.BufferedProtocol):
-    """One connection for requests of our own. Everything under way fails with it. ends_at: when its session had better
-    not be used any more, in the loop's time."""
+    """One connection for the mesh's own requests. If it fails, all requests in flight fail. ends_at: when its session
+    should be replaced, in the loop's time."""
 
     def __init__(self, client_id: str, allocate: Allocate) -> None:
         self._wire = ClientConnection(client_id, allocate)
@@ -46,7 +49,8 @@ class RequestConnection(asyncio.BufferedProtocol):
         return self._transport is not None and self._failure is None
 
     def send(self, request: ClientRequest) -> asyncio.Future[ClientResponse]:
-        """The response of a request without one is empty, and there at once."""
+        """Sends a request, and returns the future of its response. A request that has no response gets an empty one at
+        once."""
         future: asyncio.Future[ClientResponse] = asyncio.get_running_loop().create_future()
         if self._transport is None or self._failure is not None:
             future.set_exception(self._failure or Unreachable("the connection is closed"))
@@ -59,12 +63,12 @@ class RequestConnection(asyncio.BufferedProtocol):
         return future
 
     def retire(self) -> None:
-        """Close when what is under way is answered."""
+        """Closes the connection when everything in flight is answered."""
         self._is_retired = True
         self._close_if_done()
 
     def fail(self, reason: str) -> None:
-        """Close, and tell everybody who waits."""
+        """Closes the connection, and fails everything in flight."""
         if self._failure is None:
             self._failure = Unreachable(reason)
         waiting, self._waiting = self._waiting, {}
@@ -75,7 +79,7 @@ class RequestConnection(asyncio.BufferedProtocol):
             self._transport.abort()
 
     def hand_over(self, protocol: asyncio.BufferedProtocol) -> None:
-        """Another protocol has the transport from now on; nothing is under way."""
+        """Hands the transport over to another protocol. Nothing may be in flight."""
         transport, self._transport = self._transport, None
         if transport is None or self._failure is not None or self._waiting:
             raise self._failure or Unreachable(CLOSED)
@@ -85,7 +89,7 @@ class RequestConnection(asyncio.BufferedProtocol):
     # asyncio
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)  # uvloop's is none by inheritance
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's does not inherit from asyncio.Transport
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._wire.buffer()
@@ -115,29 +119,29 @@ class RequestConnection(asyncio.BufferedProtocol):
 
 
 async def connect(
-    host: str, port: int, access: ConnectionSettings, allocate: Allocate = bytearray, *, is_bare: bool = False
+    host: str, port: int, settings: ConnectionSettings, allocate: Allocate = bytearray, *, is_bare: bool = False
 ) -> RequestConnection:
-    """A connection that may be used. is_bare: nobody asks for versions or authenticates, there is but TLS. Raises
+    """Returns a usable connection. is_bare: connect with TLS only, without ApiVersions or authentication. Raises
     Unreachable."""
-    connection = RequestConnection(access.client_id, allocate)
+    connection = RequestConnection(settings.client_id, allocate)
     reason = CLOSED
     try:
-        async with asyncio.timeout(access.setup_timeout):
+        async with asyncio.timeout(settings.setup_timeout):
             await asyncio.get_running_loop().create_connection(
                 lambda: connection,
                 host,
                 port,
-                ssl=access.tls,
-                server_hostname=host if access.tls is not None else None,
-                family=access.family,
+                ssl=settings.tls,
+                server_hostname=host if settings.tls is not None else None,
+                family=settings.family,
             )
             if not is_bare:
-                await _prepare(connection, access)
+                await _prepare(connection, settings)
             reason = ""
     except TimeoutError:
-        reason = f"no connection within {access.setup_timeout:g} s"
-    # SSLError is an OSError. A host that is no name is a ValueError, a port beyond 65535 an OverflowError.
-    except (OSError, ValueError, OverflowError, ProtocolError, ScramRefused) as problem:
+        reason = f"no connection within {settings.setup_timeout:g} s"
+    # SSLError is an OSError. An invalid host name is a ValueError, a port beyond 65535 an OverflowError.
+    except (OSError, ValueError, OverflowError, ProtocolError, ScramRefused, TokenUnavailable) as problem:
         reason = str(problem) or repr(problem)
     except Unreachable as problem:
         reason = str(problem)
@@ -149,29 +153,45 @@ async def connect(
     return connection
 
 
-async def _prepare(connection: RequestConnection, access: ConnectionSettings) -> None:
+async def _prepare(connection: RequestConnection, settings: ConnectionSettings) -> None:
     answer = await connection.send(messages.api_versions_request())
     connection.versions = messages.decode_api_versions(answer)
-    if access.mechanism is not None:
-        await _authenticate(connection, access, access.mechanism)
+    if settings.mechanism is not None:
+        await _authenticate(connection, settings, settings.mechanism)
 
 
-async def _authenticate(connection: RequestConnection, access: ConnectionSettings, mechanism: str) -> None:
+async def _authenticate(connection: RequestConnection, settings: ConnectionSettings, mechanism: str) -> None:
     answer = await connection.send(messages.sasl_handshake_request(mechanism))
     error, known = messages.decode_sasl_handshake(answer)
     if error:
         raise Unreachable(f"the broker does not know the SASL mechanism {mechanism}; it has {', '.join(known)}")
-    name, password = access.username, access.password
+    name, password = settings.username, settings.password
     if mechanism == PLAIN:
-        await _token(connection, f"\0{name}\0{password}".encode())
+        await _send_token(connection, f"\0{name}\0{password}".encode())
+        return
+    if mechanism == OAUTHBEARER:
+        assert settings.tokens is not None, "the properties were checked"
+        await _authenticate_by_token(connection, settings.tokens)
         return
     client = ScramClient(SCRAM[mechanism], name, password, secrets.token_urlsafe(_NONCE_BYTES))
-    challenge = await _token(connection, client.first())
+    challenge = await _send_token(connection, client.first())
     proof = await asyncio.to_thread(client.final, challenge)
-    client.check(await _token(connection, proof))
+    client.check(await _send_token(connection, proof))
 
 
-async def _token(connection: RequestConnection, token: bytes) -> bytes:
+async def _authenticate_by_token(connection: RequestConnection, tokens: TokenSource) -> None:
+    token = await asyncio.wrap_future(tokens.request())
+    try:
+        challenge = await _send_token(connection, first_message(token))
+        if challenge:  # RFC 7628, 3.2.2: the client acknowledges the error before the server fails
+            await _send_token(connection, ACKNOWLEDGED)
+            raise Unreachable(f"SASL authentication was refused: {reason_in(challenge)}")
+    except Unreachable:
+        tokens.refused(token)
+        raise
+
+
+async def _send_token(connection: RequestConnection, token: bytes) -> bytes:
     served = connection.versions.get(messages.SASL_AUTHENTICATE)
     request = messages.sasl_authenticate_request(token, min(served.highest if served else 0, 1))
     answer = messages.decode_sasl_authenticate(await connection.send(request))

@@ -1,7 +1,7 @@
-"""A connection to a broker for one client alone, over which bytes pass as they are.
+"""A leg: a connection to a broker for one client alone, which passes bytes on as they are.
 
-A broker takes up one request of a connection at a time, ends share sessions and telemetry with the connection, and
-counts quotas by it; so clients never share one.
+Clients never share a leg. A broker works on one request of a connection at a time, ties share sessions and telemetry to
+the connection, and counts quotas by it.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from mesh.wire.messages import Buffer
 
 
 class LegOwner(Protocol):
-    """What has a leg. It is called by the event loop."""
+    """The owner of a leg. The event loop calls it."""
 
     def leg_opened(self) -> None: ...
 
     def leg_received(self, chunk: memoryview) -> None:
-        """The chunk may be changed, and is used again when nothing refers to it any more."""
+        """Takes bytes from the broker. The chunk may be changed; it is reused when nothing refers to it any more."""
 
-    def leg_paused(self, *, is_paused: bool) -> None:
-        """Whether the broker takes no more at the moment."""
+    def leg_full(self, *, is_full: bool) -> None:
+        """Notes whether the broker has stopped accepting data."""
 
     def leg_lost(self, reason: str) -> None: ...
 
@@ -41,17 +41,23 @@ class Leg(asyncio.BufferedProtocol):
     def is_open(self) -> bool:
         return self._transport is not None
 
+    @property
+    def transport(self) -> asyncio.Transport | None:
+        """The transport; None before it is open, and when it is lost."""
+        return self._transport
+
     def send(self, buffers: Sequence[Buffer]) -> None:
         if self._transport is not None:
             self._transport.writelines(buffers)
 
     def pause(self, *, is_paused: bool) -> None:
-        """Read nothing more, or again."""
+        """Stops reading, or reads again."""
         if self._transport is not None and not self._transport.is_closing():
             (self._transport.pause_reading if is_paused else self._transport.resume_reading)()
 
     def close(self, linger: float) -> None:
-        """Its owner hears nothing of it any more. linger: seconds in which the broker takes what was sent."""
+        """Closes the leg: its owner gets no more events. linger: seconds in which the broker may read the sent
+        bytes."""
         self._owner = None
         transport = self._transport
         if transport is None or transport.is_closing():
@@ -61,8 +67,8 @@ class Leg(asyncio.BufferedProtocol):
             return
         self._lingering = asyncio.get_running_loop().call_later(linger, transport.abort)
         if transport.can_write_eof():
-            # The broker closes when it has taken all. Whoever closes with something unread resets the connection, and
-            # what was sent is lost: so its answers are read, and dropped.
+            # The broker closes when it has read everything. Closing with unread data would reset the connection and
+            # lose what was sent. So read the broker's answers, and drop them.
             transport.write_eof()
             transport.resume_reading()
         else:
@@ -71,7 +77,7 @@ class Leg(asyncio.BufferedProtocol):
     # Called by the event loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)  # uvloop's is none by inheritance
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's does not inherit from asyncio.Transport
         if self._owner is None:
             self._transport.abort()
         else:
@@ -90,11 +96,11 @@ class Leg(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         if self._owner is not None:
-            self._owner.leg_paused(is_paused=True)
+            self._owner.leg_full(is_full=True)
 
     def resume_writing(self) -> None:
         if self._owner is not None:
-            self._owner.leg_paused(is_paused=False)
+            self._owner.leg_full(is_full=False)
 
     def connection_lost(self, exc: Exception | None) -> None:
         owner, self._owner, self._transport = self._owner, None, None

@@ -21,39 +21,37 @@ log = structlog.get_logger(__name__)
 
 DEFAULT_PORT: Final = 9092
 NEXT_AFTER: Final = 1.0
-"""Seconds without an answer after which another node is asked as well."""
-FETCHING: Final = "fetching"
-ASKING: Final = "asking"
+"""Seconds without an answer after which another node is asked, too."""
+FETCH_CHANNEL: Final = "fetching"
+REQUEST_CHANNEL: Final = "asking"
 
 Answer = TypeVar("Answer")
 
 
-class Node:
-    """One broker. Each lane is a connection of its own: what waits in one of them holds up nothing in another.
+class UpstreamNode:
+    """One broker. It has a link of its own for each channel, so requests in one do not delay those in another.
+    fetch_link: for the Fetch that waits at the broker. request_link: for requests that are answered at once."""
 
-    fetching: for the Fetch that is parked at the broker. asking: for all that is to be answered at once.
-    """
-
-    def __init__(self, broker: Broker, access: ConnectionSettings, allocate: Allocate) -> None:
+    def __init__(self, broker: Broker, settings: ConnectionSettings, allocate: Allocate) -> None:
         self.broker: Final = broker
-        self._access = access
+        self._settings = settings
         self._allocate = allocate
         self._links: dict[str, BrokerLink] = {}
 
     def link(self, channel: str) -> BrokerLink:
-        """Made when it is asked for first; it connects when something is sent."""
+        """Returns the link of a channel, made at the first call; it connects when something is sent."""
         link = self._links.get(channel)
         if link is None:
-            link = self._links[channel] = BrokerLink(self.broker.host, self.broker.port, self._access, self._allocate)
+            link = self._links[channel] = BrokerLink(self.broker.host, self.broker.port, self._settings, self._allocate)
         return link
 
     @property
-    def fetching(self) -> BrokerLink:
-        return self.link(FETCHING)
+    def fetch_link(self) -> BrokerLink:
+        return self.link(FETCH_CHANNEL)
 
     @property
-    def asking(self) -> BrokerLink:
-        return self.link(ASKING)
+    def request_link(self) -> BrokerLink:
+        return self.link(REQUEST_CHANNEL)
 
     def close(self) -> None:
         for link in self._links.values():
@@ -61,49 +59,50 @@ class Node:
 
 
 class Nodes:
-    """Those that a Metadata answer named last, and the addresses of the configuration.
+    """The nodes that the last Metadata answer named, and the bootstrap servers of the configuration.
 
-    * `nodes[id].link(lane)` carries a request to that node: to the leader of a partition, a coordinator, a controller.
-    * `anywhere` carries one to any node: each call begins with another one, those that were slow come last, and when
-      one fails, or says nothing for `NEXT_AFTER` seconds, the next one is asked as well; the first answer counts. So a
-      node that hangs costs a second, and not a time-out for each that stands in front of a good one.
-    * `layout` asks who leads what, and keeps `nodes` as the answer says. A node whose address changes is another node:
-      what is under way to the old one fails.
+    * `nodes[id].link(channel)` carries a request to that node: to the leader of a partition, a coordinator, a
+      controller.
+    * `ask_any` sends a request to any node. Each call begins with a different node; those that were slow come last.
+      When one fails, or does not answer for `NEXT_AFTER` seconds, the next one is asked as well; the first answer
+      counts. So a node that hangs costs a second, and not a timeout for each that comes before a good one.
+    * `layout` looks up the leaders of partitions, and updates `nodes` from the answer. A node whose address changes
+      counts as another node: requests in flight to the old address fail.
     """
 
     def __init__(
-        self, cluster: ClusterName, bootstrap_servers: str, access: ConnectionSettings, allocate: Allocate = bytearray
+        self, cluster: ClusterName, bootstrap_servers: str, settings: ConnectionSettings, allocate: Allocate = bytearray
     ) -> None:
         self.name: Final = cluster
-        self.rack: Final = access.rack
-        self.nodes: dict[int, Node] = {}
-        self._access = access
+        self.rack: Final = settings.rack
+        self.nodes: dict[int, UpstreamNode] = {}
+        self._settings = settings
         self._allocate = allocate
-        self._bootstrap = [BrokerLink(*_address(each), access, allocate) for each in bootstrap_servers.split(",")]
+        self._bootstrap = [BrokerLink(*_address(each), settings, allocate) for each in bootstrap_servers.split(",")]
         self._turn = 0
         self._slow: set[str] = set()
         self._failing: set[str] = set()
 
     async def layout(self, topics: Collection[TopicName]) -> ClusterLayout:
-        """Who leads these. Raises Unreachable if nobody says."""
+        """Returns the leaders of these topics. Raises Unreachable if no node answers."""
 
         def request_for(served: Mapping[int, VersionRange]) -> ClientRequest:
             metadata = served.get(messages.METADATA)
             return messages.metadata_request(topics, metadata.highest if metadata else 0)
 
-        layout = await self.anywhere(request_for, _layout)
+        layout = await self.ask_any(request_for, _layout)
         self._take(layout.brokers)
         return layout
 
-    async def anywhere(
+    async def ask_any(
         self,
         request_for: Callable[[Mapping[int, VersionRange]], ClientRequest],
         decode: Callable[[ClientResponse], Answer],
     ) -> Answer:
-        """The first answer of a node to a request that may be made twice.
+        """Returns the first answer of a node to a request that may be sent twice.
 
-        request_for: makes it for a broker that serves these versions. decode: raises ProtocolError for an answer that
-        is none; then the next node is asked. Raises Unreachable if no node answers.
+        request_for: makes the request for a broker with these versions. decode: raises ProtocolError for an invalid
+        answer; then the next node is asked. Raises Unreachable if no node answers.
         """
         waiting = self._in_turn()
         asked: dict[asyncio.Task[Answer], BrokerLink] = {}
@@ -133,21 +132,21 @@ class Nodes:
         raise Unreachable(reason)
 
     def failed(self, link: BrokerLink, reason: str) -> None:
-        """Tell it once until it works again."""
+        """Notes a failure of a link; logs it once, until the link works again."""
         self._slow.add(link.address)
         if link.address not in self._failing:
             self._failing.add(link.address)
-            log.info("a broker cannot be read from", cluster=self.name, broker=link.address, reason=reason)
+            log.info("broker unreadable", cluster=self.name, broker=link.address, reason=reason)
 
     def worked(self, link: BrokerLink) -> None:
         if link.address in self._slow:
             self._slow.discard(link.address)
             if link.address in self._failing:
                 self._failing.discard(link.address)
-                log.info("a broker can be read from again", cluster=self.name, broker=link.address)
+                log.info("broker readable again", cluster=self.name, broker=link.address)
 
     def close(self) -> None:
-        """For good."""
+        """Closes all links for good."""
         for node in self.nodes.values():
             node.close()
         for link in self._bootstrap:
@@ -162,8 +161,9 @@ class Nodes:
         return decode(await link.request(request_for(await link.versions())))
 
     def _in_turn(self) -> list[BrokerLink]:
-        """The known nodes, from another one on each time, then the configuration's addresses; the slow ones last."""
-        known = [node.asking for node in self.nodes.values()]
+        """Returns the links of the known nodes, beginning with a different one at each call, then those of the
+        bootstrap servers. The slow ones come last."""
+        known = [node.request_link for node in self.nodes.values()]
         self._turn += 1
         first = self._turn % len(known) if known else 0
         links = [*known[first:], *known[:first], *self._bootstrap]
@@ -177,8 +177,10 @@ class Nodes:
                 del self.nodes[node_id]
         for node_id, broker in known.items():
             if node_id not in self.nodes:
-                self.nodes[node_id] = Node(broker, self._access, self._allocate)
-        addresses = {node.asking.address for node in self.nodes.values()} | {link.address for link in self._bootstrap}
+                self.nodes[node_id] = UpstreamNode(broker, self._settings, self._allocate)
+        addresses = {node.request_link.address for node in self.nodes.values()} | {
+            link.address for link in self._bootstrap
+        }
         self._slow &= addresses
         self._failing &= addresses
 
@@ -191,7 +193,8 @@ def _layout(response: ClientResponse) -> ClusterLayout:
 
 
 def _address(text: str) -> tuple[str, int]:
-    """Of one bootstrap server, as librdkafka takes it: a protocol in front of it and a missing port are allowed."""
+    """Returns the address of one bootstrap server, in librdkafka's syntax: a protocol before the host is allowed, and
+    the port may be missing."""
     text = text.strip().rpartition("://")[2]
     host, colon, port = text.rpartition(":")
     if not colon or not port.isdigit() or host.endswith(":"):

@@ -1,12 +1,11 @@
-"""Fetch, broker by broker: one request is parked there, with every partition that somebody waits for.
+"""Fetch, broker by broker: one request waits at each, with every wanted partition.
 
-Each broker has two lanes. The first parks; what becomes wanted meanwhile goes over the second one at once, in requests
-that are answered soon, until the first comes back and takes everything. A partition is in one request at a time.
-
-Where the logs of many partitions hold more, each lane asks for half of these: the broker fills one answer while the
-other one is shared out. With one request for all of them broker and mesh work in turn (docs/decisions/0059).
-
-Nothing is asked for while nothing is to be consumed; what was asked for before still comes, one answer of each lane.
+Each broker has two lanes. The first one parks its request at the broker. Partitions that become wanted meanwhile go
+over the second one at once, in requests with short waits, until the first one is answered and takes over all of them. A
+partition is in one request at a time. If the logs of many partitions hold more, each lane asks for half of these: the
+broker fills one answer while the mesh shares out the other one. With one request for all of them, broker and mesh would
+work in turn (docs/decisions/0059). While nothing is consumed, no request is sent; earlier requests may still bring one
+answer for each lane.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ import structlog
 
 from mesh.records.batch import CorruptBatch
 from mesh.records.spans import Gap, UpstreamPartition
-from mesh.upstream.engine import EndReached, EngineEvent, Received, Together
+from mesh.upstream.engine import EndReached, EngineEvent, EventBatch, Received
 from mesh.upstream.links.buffers import ReceiveBuffers
 from mesh.upstream.links.connection import BrokerLink
 from mesh.upstream.links.handshake import Unreachable
@@ -30,21 +29,21 @@ from mesh.upstream.raw.health import Health
 from mesh.upstream.raw.lanes import LARGEST_ANSWER, LARGEST_PART, Lane
 from mesh.upstream.raw.leaders import Leaders
 from mesh.upstream.raw.reading import (
-    NO_LEADER,
-    REFUSED_REST,
+    NO_NODE,
+    REFUSED_RETRY_DELAY,
     REPLICA_FOR,
-    REST,
-    NotNow,
+    RETRY_DELAY,
     NotTheLeader,
-    OldFormat,
+    OldFormatFound,
     Outcome,
     OutOfRange,
     Progress,
     ReadElsewhere,
     Reading,
+    RetryLater,
     TruncationFound,
+    is_unchanged,
     outcome_of,
-    says_nothing,
 )
 from mesh.upstream.raw.resets import Resets
 from mesh.wire.client import messages
@@ -62,22 +61,23 @@ log = structlog.get_logger(__name__)
 
 SMALLEST_ANSWER: Final = 256 << 10
 OVERDUE: Final = 2.0
-"""Seconds after which it is asked who leads what a node does not answer for; it has longer to answer."""
-LOOK_AT_HEALTH: Final = 1.0
+"""Seconds without an answer after which the leaders are looked up; the node still has time to answer."""
+LOOK_AFTER: Final = 1.0
+"""Seconds between two looks at the nodes of all partitions and at their health."""
 LONGEST_THROTTLE: Final = 60.0
-"""Seconds; brokers measure quotas over ten or so."""
+"""Seconds. It exceeds the window of about ten seconds in which brokers measure quotas."""
 
 
 class TooOld(Exception):
-    """The broker has no version of Fetch that we speak."""
+    """Raised for a broker that serves no version of Fetch that the mesh speaks."""
 
 
 class Fetching:
-    """The Fetch requests of the raw engine. readings: of all assigned partitions; the engine adds and removes them, and
-    says so by `look_for_leaders`.
+    """The Fetch requests of the raw engine. readings: those of all assigned partitions; the engine adds and removes
+    them, and then calls `look_for_leaders`.
 
-    tell: takes events; delegate: takes a partition whose records are of an old format. made_anew: told of partitions
-    whose logs begin anew.
+    report: called with each event. delegate: called with a partition whose records have an old format. recreated:
+    called with each partition whose log starts again.
     """
 
     def __init__(
@@ -87,28 +87,28 @@ class Fetching:
         read_committed: bool,
         buffer_bytes: int,
         buffers: ReceiveBuffers,
-        tell: Callable[[EngineEvent], None],
+        report: Callable[[EngineEvent], None],
         delegate: Callable[[Reading], None],
         loop: asyncio.AbstractEventLoop,
     ) -> None:
-        self.made_anew: Callable[[UpstreamPartition], None] = lambda source: None
-        self.health = Health(tell)
+        self.recreated: Callable[[UpstreamPartition], None] = lambda source: None
+        self.health = Health(report)
         self._nodes = nodes
         self._readings = readings
         self._read_committed = read_committed
         self._answer_bytes = min(max(buffer_bytes // 2, SMALLEST_ANSWER), LARGEST_ANSWER)
         self._buffers = buffers
-        self._tell = tell
+        self._report = report
         self._delegate = delegate
         self._loop = loop
         self._consuming = True
         self._lanes: dict[BrokerLink, Lane] = {}
         self._tasks: asyncio.TaskGroup | None = None
         self._resets: Resets | None = None
-        self._leaders = Leaders(nodes, readings, self.health, self._begin_anew, self._led)
+        self._leaders = Leaders(nodes, readings, self.health, self._start_over, self._led)
         self._served = 0
 
-    # What the engine says
+    # Called by the engine
 
     def set_consuming(self, consuming: bool) -> None:
         self._consuming = consuming
@@ -116,53 +116,65 @@ class Fetching:
             self.wake()
 
     def wake(self) -> None:
-        """Something may have become wanted."""
+        """Lets all lanes check for partitions that have become wanted."""
         for lane in self._lanes.values():
             lane.woken.set()
 
     def look_for_leaders(self) -> None:
-        self._leaders.look()
+        self._leaders.look_up()
 
     def lost(self, reading: Reading, newer: tuple[int, int] | None = None) -> None:
-        """Its leader is another, or cannot be reached."""
+        """Notes that another node leads a partition, or that its leader cannot be reached. newer: the leader according
+        to that node."""
         self._leaders.lost(reading, newer)
 
     async def run(self, tasks: asyncio.TaskGroup) -> None:
-        """Keep leaders known, a pair of lanes for every broker that is read, and an eye on what cannot be."""
+        """Keeps leaders known, keeps two lanes for each broker that is read, and watches for partitions that cannot be
+        read."""
         self._tasks = tasks
         self._resets = Resets(
             self._nodes,
             self._readings,
-            self._tell,
-            lambda source: self.made_anew(source),
+            self._report,
+            lambda source: self.recreated(source),
             self.wake,
-            self._rest,
+            self._delay,
             tasks,
             self._leaders,
         )
         tasks.create_task(self._leaders.run())
         while True:
-            await asyncio.sleep(LOOK_AT_HEALTH)
+            await asyncio.sleep(LOOK_AFTER)
+            self._leave_replicas(self._loop.time())
+            self._led()
             wanted = {source for source, each in self._readings.items() if each.is_asked_for} if self._consuming else ()
-            self.health.look(self._loop.time(), wanted)
+            self.health.check(self._loop.time(), wanted)
+
+    def _leave_replicas(self, now: float) -> None:
+        """Lets the leaders be asked again after `REPLICA_FOR`, and for replicas that are no longer in the cluster."""
+        for reading in self._readings.values():
+            if reading.replica != NO_NODE and (
+                now >= reading.replica_until or reading.replica not in self._nodes.nodes
+            ):
+                reading.replica = NO_NODE
 
     def _led(self) -> None:
+        """Lets partitions be read whose nodes have become known, or have changed."""
         assert self._resets is not None
         self._resets.check(self._readings.values())
         self._open_lanes()
         self.wake()
 
-    def _begin_anew(self, source: UpstreamPartition, leader: int, topic_id: UUID | None) -> None:
+    def _start_over(self, source: UpstreamPartition, leader: int, topic_id: UUID | None) -> None:
         assert self._resets is not None
-        self._resets.begin_anew(source, leader, topic_id)
+        self._resets.start_over(source, leader, topic_id)
 
     def _open_lanes(self) -> None:
         assert self._tasks is not None
-        now = self._loop.time()
-        read = {each.node(now) for each in self._readings.values()}
+        read = {each.node for each in self._readings.values()}
         for node_id, node in self._nodes.nodes.items():
-            if node_id in read and node.fetching not in self._lanes:
-                for lane in Lane.pair(node.fetching, node.asking):
+            if node_id in read and node.fetch_link not in self._lanes:
+                for lane in Lane.pair(node.fetch_link, node.request_link):
                     self._lanes[lane.link] = lane
                     self._tasks.create_task(self._run(node_id, lane))
 
@@ -170,29 +182,31 @@ class Fetching:
 
     async def _run(self, node_id: int, lane: Lane) -> None:
         link = lane.link
-        while any(link in (node.fetching, node.asking) for node in self._nodes.nodes.values()):
+        while any(link in (node.fetch_link, node.request_link) for node in self._nodes.nodes.values()):
             now = self._loop.time()
-            asked = {} if lane.leaves_all(now) else self._choose(node_id, lane)
+            asked = {} if lane.decide_to_wait(now) else self._choose(node_id, lane)
             if lane.waits_until > now:
                 self._loop.call_at(lane.waits_until + 0.001, lane.woken.set)
             if not asked:
                 await lane.woken.wait()
                 lane.woken.clear()
                 continue
-            answer = await self._answer(link, asked, lane.asks(asked))
+            answer = await self._answer(link, asked, lane.request_sent(asked))
             if answer is not None:
                 self._nodes.worked(link)
                 self._take(answer, asked)
-            lane.ended()
+            lane.request_ended()
+            if any(reading.node not in (node_id, NO_NODE) for reading in asked):
+                self._led()  # wakes the lanes of the partitions' new nodes; otherwise only this node's would look again
             if answer is not None and answer.throttle_time_ms > 0:
-                # The broker takes nothing from this connection before that is over (KIP-219).
+                # The broker reads nothing from this connection before that time is over (KIP-219).
                 await asyncio.sleep(min(answer.throttle_time_ms / 1_000, LONGEST_THROTTLE))
         del self._lanes[link]
         lane.closed()
 
     async def _answer(self, link: BrokerLink, asked: dict[Reading, int], wait_ms: int) -> FetchAnswer | None:
-        """None if there is none; what is to happen then has happened."""
-        # A node that hangs closes no connection; but others may know by now who leads instead of it.
+        """Returns the answer to a Fetch; None if there is none, after handling the failure."""
+        # A node that hangs closes no connection. Other brokers may know a new leader by now.
         overdue = self._loop.call_later(wait_ms / 1_000 + OVERDUE, self._leaders.doubt, asked)
         try:
             return await self._fetch(link, tuple(asked), wait_ms)
@@ -200,7 +214,7 @@ class Fetching:
             self._fail(link, asked, str(problem))
         except TooOld as problem:
             for reading in self._release(asked):
-                log.warning("a partition is left to librdkafka", partition=str(reading.source), reason=str(problem))
+                log.warning("partition read by librdkafka", partition=str(reading.source), reason=str(problem))
                 self._delegate(reading)
         finally:
             overdue.cancel()
@@ -211,27 +225,27 @@ class Fetching:
         self._nodes.failed(link, reason)
         now = self._loop.time()
         for reading in self._release(asked):
-            self._rest(reading, REST)
+            self._delay(reading, RETRY_DELAY)
             self.health.failed(reading.source, now, f"{link.address}: {reason}", UpstreamProblem.UNREADABLE)
-            self.lost(reading)
+            self._left(reading)
 
     def _choose(self, node_id: int, lane: Lane) -> dict[Reading, int]:
-        """What a request to this node is to ask for, in that order, and from where on."""
+        """Returns the readings for a request to this node, in its order, each with its position."""
         if not self._consuming:
             return {}
         now = self._loop.time()
-        chosen = [each for each in self._readings.values() if each.is_wanted(now) and each.node(now) == node_id]
-        chosen.sort(key=lambda reading: reading.served)
-        asked = {reading: reading.position for reading in lane.part_of(chosen)}
+        chosen = [each for each in self._readings.values() if each.is_wanted(now) and each.node == node_id]
+        chosen.sort(key=lambda reading: reading.last_served)
+        asked = {reading: reading.position for reading in lane.select(chosen)}
         for reading in asked:
-            reading.flight = asked
+            reading.request = asked
         return asked
 
     def _release(self, asked: dict[Reading, int]) -> list[Reading]:
-        """Those of a request that ended which are not asked for elsewhere by now."""
-        ours = [reading for reading in asked if reading.flight is asked]
+        """Ends a request, and returns its readings that are not in another request by now."""
+        ours = [reading for reading in asked if reading.request is asked]
         for reading in ours:
-            reading.flight = None
+            reading.request = None
         return ours
 
     async def _fetch(self, link: BrokerLink, chosen: Sequence[Reading], wait_ms: int) -> FetchAnswer:
@@ -274,17 +288,17 @@ class Fetching:
             reading_ = by_place.get((topic, fetched.partition))
             if reading_ is None or not self._is_current(reading_, asked[reading_]):
                 continue
-            if says_nothing(fetched, reading_, self._read_committed):
+            if is_unchanged(fetched, reading_, self._read_committed):
                 self.health.worked(reading_.source)
                 continue
             try:
                 outcome = outcome_of(fetched, reading_.position, self._read_committed, copied)
             except CorruptBatch as problem:
                 self.health.failed(reading_.source, self._loop.time(), str(problem), UpstreamProblem.UNREADABLE)
-                self._rest(reading_, REFUSED_REST)
+                self._delay(reading_, REFUSED_RETRY_DELAY)
                 continue
             self._apply(reading_, outcome, events)
-        self._tell_together(events)
+        self._report_batch(events)
 
     def _is_current(self, reading: Reading, position: int) -> bool:
         known = self._readings.get(reading.source)
@@ -294,27 +308,26 @@ class Fetching:
         match outcome:
             case Progress():
                 self._progress(reading, outcome, events)
-            case OldFormat(before):
+            case OldFormatFound(before):
                 self._progress(reading, before, events)
-                log.warning("a partition of an old record format is left to librdkafka", partition=str(reading.source))
+                log.warning("partition read by librdkafka: old record format", partition=str(reading.source))
                 self._delegate(reading)
             case OutOfRange() | TruncationFound():
                 self._reset(reading, outcome, events)
             case ReadElsewhere(node_id):
-                reading.replica, reading.replica_until = node_id, self._loop.time() + REPLICA_FOR
-                self._elsewhere(reading)
+                self._elsewhere(reading, node_id)
             case NotTheLeader(newer, is_missing):
-                if not is_missing:  # told by whoever looks at the topics of the cluster
+                if not is_missing:  # the catalog reports missing topics
                     self.health.failed(
                         reading.source, self._loop.time(), "its leader moves", UpstreamProblem.UNREADABLE
                     )
-                self._rest(reading, REST if newer is None else 0.0)
-                self.lost(reading, newer)
-            case NotNow(rest, error):
+                self._delay(reading, RETRY_DELAY if newer is None else 0.0)
+                self._left(reading, newer)
+            case RetryLater(delay, error):
                 if error:
                     self._refused(reading, error)
                 else:
-                    self._rest(reading, rest)
+                    self._delay(reading, delay)
             case _:
                 assert_never(outcome)
 
@@ -322,34 +335,40 @@ class Fetching:
         self, reading: Reading, outcome: OutOfRange | TruncationFound, events: list[Received | EndReached]
     ) -> None:
         assert self._resets is not None
-        self._tell_together(events)  # what came of other partitions of this answer
+        self._report_batch(events)  # first, the events of other partitions of this answer
         events.clear()
         self.health.worked(reading.source)
-        reading.replica = NO_LEADER
+        reading.replica = NO_NODE
         match outcome:
             case OutOfRange():
                 self._resets.out_of_range(reading)
             case TruncationFound(end):
                 self._resets.truncated(reading, end)
 
-    def _tell_together(self, events: Sequence[Received | EndReached]) -> None:
+    def _report_batch(self, events: Sequence[Received | EndReached]) -> None:
         if events:
-            self._tell(Together(tuple(events)))
+            self._report(EventBatch(tuple(events)))
 
-    def _elsewhere(self, reading: Reading) -> None:
-        """Its replica is to be read, if it is known where that is."""
-        if reading.replica in self._nodes.nodes:
-            self._led()
+    def _elsewhere(self, reading: Reading, replica: int) -> None:
+        """Reads from a replica, if its address is known."""
+        if replica in self._nodes.nodes:
+            reading.replica, reading.replica_until = replica, self._loop.time() + REPLICA_FOR
         else:
-            reading.replica = NO_LEADER
-            self._rest(reading, REST)
+            self._delay(reading, RETRY_DELAY)
             self.lost(reading)
+
+    def _left(self, reading: Reading, newer: tuple[int, int] | None = None) -> None:
+        """Notes that the node that was asked cannot be read: a replica, or else the leader."""
+        if reading.replica != NO_NODE:
+            reading.replica = NO_NODE
+        else:
+            self.lost(reading, newer)
 
     def _refused(self, reading: Reading, error: int) -> None:
         forbidden = error == ErrorCode.TOPIC_AUTHORIZATION_FAILED
         problem = UpstreamProblem.NOT_AUTHORIZED if forbidden else UpstreamProblem.UNREADABLE
         self.health.failed(reading.source, self._loop.time(), f"the broker answers with {name_of(error)}", problem)
-        self._rest(reading, REFUSED_REST)
+        self._delay(reading, REFUSED_RETRY_DELAY)
 
     def _progress(self, reading: Reading, progress: Progress, events: list[Received | EndReached]) -> None:
         reading.position = progress.position
@@ -359,13 +378,13 @@ class Fetching:
         self.health.worked(reading.source)
         if progress.batches:
             self._served += 1
-            reading.served = self._served
+            reading.last_served = self._served
             events.append(Received(reading.source, progress.batches, "raw"))
-        if progress.end is not None and progress.end != reading.told_end:
-            reading.told_end = progress.end
+        if progress.end is not None and progress.end != reading.reported_end:
+            reading.reported_end = progress.end
             events.append(EndReached(reading.source, progress.end, Gap.EMPTY))
 
-    def _rest(self, reading: Reading, seconds: float) -> None:
-        # Woken a millisecond later: a lane that is woken by the last bit of a sum too early would sleep on for ever.
+    def _delay(self, reading: Reading, seconds: float) -> None:
+        # Wakes a millisecond late: a lane that rounding wakes too early would sleep forever.
         reading.resting_until = self._loop.time() + seconds
         self._loop.call_later(seconds + 0.001, self.wake)

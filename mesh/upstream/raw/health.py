@@ -1,7 +1,8 @@
-"""Which assigned partitions cannot be read, though the group may work: it has connections of its own. No IO.
+"""Finds assigned partitions that cannot be read although the group may work, since reading has its own connections. No
+IO.
 
-What heals by itself within `PATIENCE` seconds, as a change of leaders does, is told to nobody. Partitions that nobody
-wants at the moment are not tried, so nothing is known of them, and nothing is told.
+A failure that ends within `PATIENCE` seconds, such as a change of leaders, is not reported. Unwanted partitions are not
+read, so nothing is known or reported of them.
 """
 
 from __future__ import annotations
@@ -25,17 +26,17 @@ class _Failure:
 
 
 class Health:
-    """Partitions that cannot be read, and the reason of the worst. tell: told when some partitions cannot be read,
-    again when it is another problem, and when it is over."""
+    """Partitions that cannot be read, and the reason of the worst. report: called when some cannot be read, when the
+    problem changes, and when all can be read again."""
 
-    def __init__(self, tell: Callable[[ReadingDown | ReadingUp], None]) -> None:
-        self._tell = tell
+    def __init__(self, report: Callable[[ReadingDown | ReadingUp], None]) -> None:
+        self._report = report
         self._failing: dict[UpstreamPartition, _Failure] = {}
-        self._told: UpstreamProblem | None = None
+        self._reported: UpstreamProblem | None = None
         self.is_cluster_down = False
-        """Whether that is told anyway."""
+        """True if the cluster is reported as down anyway."""
         self.of_group: ReadingDown | None = None
-        """What librdkafka's side says may not be read."""
+        """The event that the group may not read some topics, from librdkafka's side."""
 
     def failed(self, source: UpstreamPartition, now: float, reason: str, problem: UpstreamProblem) -> None:
         failure = self._failing.get(source)
@@ -48,19 +49,20 @@ class Health:
         if self._failing:
             self._failing.pop(source, None)
 
-    def look(self, now: float, wanted: Collection[UpstreamPartition]) -> None:
-        """To be called every second or so. wanted: partitions that are asked for, or would be if they could."""
+    def check(self, now: float, wanted: Collection[UpstreamPartition]) -> None:
+        """Checks for changes; call it about every second. wanted: the partitions that are read, or would be if
+        possible."""
         for source in [source for source in self._failing if source not in wanted]:
             del self._failing[source]
         worst = self._worst(now)
         if worst is None:
-            # Half healed is not healed: what was told is over when nothing fails any more.
-            if self._told is not None and not self._failing:
-                self._told = None
-                self._tell(ReadingUp())
-        elif self._told is not worst.problem and not (self.is_cluster_down and self._told is None):
-            self._told = worst.problem
-            self._tell(worst)
+            # Report the end only when no partition fails any more.
+            if self._reported is not None and not self._failing:
+                self._reported = None
+                self._report(ReadingUp())
+        elif self._reported is not worst.problem and not (self.is_cluster_down and self._reported is None):
+            self._reported = worst.problem
+            self._report(worst)
 
     def _worst(self, now: float) -> ReadingDown | None:
         lasting = {

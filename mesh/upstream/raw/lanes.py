@@ -1,4 +1,4 @@
-"""The two lanes of a broker, and how they share its partitions."""
+"""The two lanes of a broker, and how they divide its partitions."""
 
 from __future__ import annotations
 
@@ -15,27 +15,30 @@ SOON_MS: Final = 10
 LARGEST_ANSWER: Final = 8 << 20
 LARGEST_PART: Final = 1 << 20
 MANY: Final = 2 * LARGEST_ANSWER // LARGEST_PART
-"""Partitions that fill an answer of each lane."""
+"""The number of partitions that fill an answer of each lane."""
 PATIENCE: Final = 0.1
-"""Seconds for which the lane that parks waits for the other one's answer: the other connection may hang."""
+"""Seconds for which the parking lane waits for the other lane's answer. The other connection may hang."""
 
 
 @dataclass(slots=True, eq=False)
 class Lane:
-    """One connection of a broker, and its request under way, if there is one.
+    """A lane: one connection to a broker, and its request in flight, if there is one.
 
-    parks: whether its requests may wait at the broker for long. other: the broker's other lane.
-    is_asking, brings, is_soon: it has a request under way; which asks for partitions whose logs hold more; which the
-    broker answers soon. yields: it is to leave everything to the other one. waits_until: for the other one to do so.
+    parks: whether its requests may wait at the broker for long.
+    is_asking: whether a request is in flight.
+    expects_records: whether that request asks for partitions whose logs hold more.
+    is_short_wait: whether the broker answers that request soon.
+    must_yield: whether the lane must leave all partitions to the other lane.
+    waits_until: the time until which the lane waits for the other one to yield.
     """
 
     link: BrokerLink
     parks: bool
     woken: asyncio.Event = field(default_factory=asyncio.Event)
     is_asking: bool = False
-    brings: bool = False
-    is_soon: bool = False
-    yields: bool = False
+    expects_records: bool = False
+    is_short_wait: bool = False
+    must_yield: bool = False
     waits_until: float = 0.0
     _other: Lane | None = None
 
@@ -50,43 +53,45 @@ class Lane:
         assert self._other is not None
         return self._other
 
-    def leaves_all(self, now: float) -> bool:
-        """Whether it is to ask for nothing now: the lane that parks takes over the partitions that the other one asks
-        for in vain, as soon as that has its answer."""
-        if self.yields:
-            self.yields = False
+    def decide_to_wait(self, now: float) -> bool:
+        """Returns whether this lane must send no request now. The parking lane takes over the partitions of the other
+        lane's request if their logs hold no more. It waits up to `PATIENCE` seconds for the answer to that request."""
+        if self.must_yield:
+            self.must_yield = False
             return True
-        if self.parks and self.other.is_asking and not self.other.brings:
-            if not self.other.yields:
-                self.other.yields, self.waits_until = True, now + PATIENCE
-            self.other.yields = now < self.waits_until
-            return self.other.yields
+        if self.parks and self.other.is_asking and not self.other.expects_records:
+            if not self.other.must_yield:
+                self.other.must_yield, self.waits_until = True, now + PATIENCE
+            self.other.must_yield = now < self.waits_until
+            return self.other.must_yield
         return False
 
-    def part_of(self, wanted: Sequence[Reading]) -> Sequence[Reading]:
-        """The partitions of these that it asks for. Where the logs of many hold more, it leaves half of those to the
-        other lane, if that is free for them at once or soon."""
+    def select(self, wanted: Sequence[Reading]) -> Sequence[Reading]:
+        """Returns the partitions of these that this lane asks for. If the logs of many hold more, it leaves half of
+        those to the other lane, provided that the other lane is free for them at once or soon."""
         behind = [each for each in wanted if each.is_behind]
-        if len(behind) < MANY or (self.other.is_asking and (self.other.brings or not self.other.is_soon)):
+        if len(behind) < MANY or (
+            self.other.is_asking and (self.other.expects_records or not self.other.is_short_wait)
+        ):
             return wanted
         left = set(behind[1::2])
         self.other.woken.set()
         return [each for each in wanted if each not in left]
 
-    def asks(self, asked: Collection[Reading]) -> int:
-        """It sends a request; for how many milliseconds the broker may wait for records."""
-        self.is_asking, self.brings = True, any(each.is_behind for each in asked)
-        # Beside a lane that brings records this one is to have its half of them soon.
-        self.is_soon = not self.parks or self.other.brings
-        return SOON_MS if self.is_soon else PARKED_MS
+    def request_sent(self, asked: Collection[Reading]) -> int:
+        """Notes that a request is sent. Returns the milliseconds for which the broker may wait for records."""
+        self.is_asking, self.expects_records = True, any(each.is_behind for each in asked)
+        # If the other lane expects records, this lane should soon be free to take over half of its partitions.
+        self.is_short_wait = not self.parks or self.other.expects_records
+        return SOON_MS if self.is_short_wait else PARKED_MS
 
-    def ended(self) -> None:
-        """Its request has."""
-        self.is_asking = self.brings = self.is_soon = False
-        if self.yields:
+    def request_ended(self) -> None:
+        """Notes that the request has ended."""
+        self.is_asking = self.expects_records = self.is_short_wait = False
+        if self.must_yield:
             self.other.woken.set()
 
     def closed(self) -> None:
-        """It asks for nothing any more."""
-        self.ended()
-        self.yields = False
+        """Notes that the lane sends no more requests."""
+        self.request_ended()
+        self.must_yield = False

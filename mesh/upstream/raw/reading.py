@@ -1,4 +1,4 @@
-"""How far one partition is read, and what a Fetch answer says about it. No IO."""
+"""The reading of one partition: its position, and the effect of a Fetch answer on it. No IO."""
 
 from __future__ import annotations
 
@@ -6,72 +6,73 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 from uuid import UUID
 
-from mesh.records.batch import Batch
-from mesh.records.fetched import cut_batches
+from mesh.records.batch import RecordBatch
+from mesh.records.fetched import split_into_runs
 from mesh.records.spans import UpstreamPartition
 from mesh.wire.client.fetch import Fetched
 from mesh.wire.errors import ErrorCode
 
-REST: Final = 0.1
-"""Seconds until a partition is tried again whose leader is not ready for it."""
-REFUSED_REST: Final = 1.0
+RETRY_DELAY: Final = 0.1
+"""Seconds until a partition whose leader is not ready is tried again."""
+REFUSED_RETRY_DELAY: Final = 1.0
 REPLICA_FOR: Final = 300.0
-"""Seconds for which a preferred replica is read until the leader is asked again, as other clients do."""
-NO_LEADER: Final = -1
+"""Seconds for which a preferred replica is read before the leader is asked again, as in other clients."""
+NO_NODE: Final = -1
 
 
 @dataclass(slots=True, eq=False)
 class Reading:
-    """One partition that is read. position: the next upstream offset to fetch. last_epoch: of the batch in front of it,
-    -1 if that is not known. leader: node id. epoch: the leader's (KIP-320). replica: the node that the leader wants to
-    be read instead of it, until `replica_until`. flight: the request it is in, if any.
+    """One partition that is read.
 
-    log_epoch: no record that was read, or is stored as settled, is of a later one; -1 if that is not known. unchecked:
-    it is to be asked first whether the log is still the one that this epoch speaks of.
-
-    revoked: a rebalance goes on, and it may come back. suspended: it is asked where its log goes on. anew: since it is
-    another topic than before.
-    resting_until: in the loop's time. served: when it last brought something; who waits longest stands first in the
-    next request, since a broker fills an answer from the front.
-    told_end: the last end that was told.
+    position: the next upstream offset to fetch.
+    last_epoch: the epoch of the batch before it, -1 if unknown.
+    leader: the leader's node id. epoch: the leader's epoch (KIP-320).
+    replica: the node that the leader prefers to be read (KIP-392), NO_NODE for none. It is left after `replica_until`.
+    request: the request that it is in, if any.
+    paused: the pool has paused it. revoked: a rebalance is in progress, and it may come back.
+    suspended: the position from which to continue is being looked up. recreated: whether that is because its topic was
+        created again.
+    delegated: librdkafka reads it.
+    resting_until: not read before this time, which is in the loop's time.
+    last_served: the sequence number of its last records. The partition that waited longest is first in the next
+        request, since a broker fills an answer from the front.
+    reported_end: the end of the log that was last reported (`EndReached`); -1 before.
+    log_epoch: no record that was read, or is stored as settled, has a later epoch; -1 if unknown.
+    unchecked: before reading, the log must be compared with `log_epoch`.
     """
 
     source: UpstreamPartition
     position: int
     topic_id: UUID | None = None
-    leader: int = NO_LEADER
+    leader: int = NO_NODE
     epoch: int = -1
     last_epoch: int = -1
-    replica: int = NO_LEADER
+    replica: int = NO_NODE
     replica_until: float = 0.0
-    flight: object | None = None
+    request: object | None = None
     paused: bool = False
     revoked: bool = False
     suspended: bool = False
-    anew: bool = False
+    recreated: bool = False
     delegated: bool = False
     resting_until: float = 0.0
-    served: int = 0
-    told_end: int = -1
+    last_served: int = 0
+    reported_end: int = -1
     log_epoch: int = -1
     unchecked: bool = False
 
-    def node(self, now: float) -> int:
-        """Whom to ask; NO_LEADER while that is not known."""
-        if self.replica == NO_LEADER or self.leader == NO_LEADER:
-            return self.leader
-        if now >= self.replica_until:
-            self.replica = NO_LEADER
-            return self.leader
-        return self.replica
+    @property
+    def node(self) -> int:
+        """Returns the node to read from; NO_NODE while that is unknown."""
+        return self.leader if self.replica == NO_NODE or self.leader == NO_NODE else self.replica
 
     def is_wanted(self, now: float) -> bool:
-        return self.flight is None and self.is_asked_for and now >= self.resting_until
+        return self.request is None and self.is_asked_for and now >= self.resting_until
 
     @property
     def is_behind(self) -> bool:
-        """Whether its log may hold more."""
-        return self.position != self.told_end
+        """Returns whether its log may hold more."""
+        return self.position != self.reported_end
 
     @property
     def is_asked_for(self) -> bool:
@@ -79,12 +80,12 @@ class Reading:
 
     @property
     def is_stopped(self) -> bool:
-        """What answers bring of it does not count."""
+        """Returns whether answers about it do not count."""
         return self.revoked or self.suspended
 
-    def again(self, position: int) -> Reading:
-        """It goes on there, and nothing counts that was asked before. That its topic is another one by now will be
-        noticed by the id."""
+    def continued_at(self, position: int) -> Reading:
+        """Returns a reading that continues at this position; earlier requests are void. A new topic will be noticed by
+        its id."""
         return Reading(
             self.source,
             position,
@@ -97,29 +98,31 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Batches, the position behind them, the end if that is it, and the leader epoch of the last one."""
+    """Batches, the position after them, the end of the log if the position is there, and the leader epoch of the last
+    batch."""
 
-    batches: tuple[Batch, ...]
+    batches: tuple[RecordBatch, ...]
     position: int
     end: int | None
     epoch: int
 
 
 @dataclass(frozen=True, slots=True)
-class OldFormat:
-    """What comes next is of magic 0 or 1."""
+class OldFormatFound:
+    """The outcome that the next batch has magic 0 or 1. before: the batches before it."""
 
     before: Progress
 
 
 @dataclass(frozen=True, slots=True)
 class OutOfRange:
-    """The log does not have the position."""
+    """The outcome that the log does not have the position."""
 
 
 @dataclass(frozen=True, slots=True)
 class NotTheLeader:
-    """Or not the topic: ask who is. newer: who is, node id and epoch, if the broker knows."""
+    """The outcome that the leader must be looked up again. newer: the leader's node id and epoch,
+    if the node knows them. is_missing: whether it does not know the topic."""
 
     newer: tuple[int, int] | None = None
     is_missing: bool = False
@@ -127,29 +130,31 @@ class NotTheLeader:
 
 @dataclass(frozen=True, slots=True)
 class ReadElsewhere:
-    """The leader wants this node to be read instead (KIP-392)."""
+    """The outcome that the leader prefers this node to be read (KIP-392)."""
 
     node_id: int
 
 
 @dataclass(frozen=True, slots=True)
 class TruncationFound:
-    """The leader's log has something else in front of the position; both go the same way up to `end`."""
+    """The outcome that the leader's log differs before the position; both logs agree up to `end`."""
 
     end: int
 
 
 @dataclass(frozen=True, slots=True)
-class NotNow:
-    """Try again after `rest` seconds; error: a code that is worth telling, 0 if it is not."""
+class RetryLater:
+    """The outcome that the partition must be tried again after `delay` seconds. error: a code to report, 0 for none."""
 
-    rest: float
+    delay: float
     error: int = 0
 
 
-Outcome: TypeAlias = Progress | OldFormat | OutOfRange | NotTheLeader | ReadElsewhere | TruncationFound | NotNow
+Outcome: TypeAlias = (
+    Progress | OldFormatFound | OutOfRange | NotTheLeader | ReadElsewhere | TruncationFound | RetryLater
+)
 
-_ELSEWHERE: Final = frozenset(
+_LEADER_UNKNOWN: Final = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.LEADER_NOT_AVAILABLE,
@@ -163,36 +168,35 @@ _ELSEWHERE: Final = frozenset(
 )
 _MISSING: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 _NOT_YET: Final = frozenset({ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.OFFSET_NOT_AVAILABLE})
-PASSING: Final = _ELSEWHERE | _NOT_YET
-"""What a broker answers that is not the leader, or not ready yet."""
+PASSING: Final = _LEADER_UNKNOWN | _NOT_YET
+"""Errors of a broker that is not the leader, or not ready yet."""
 
 
-def says_nothing(fetched: Fetched, reading: Reading, read_committed: bool) -> bool:
-    """Whether the log still ends where it was told to end, which is so of most partitions of most answers."""
+def is_unchanged(fetched: Fetched, reading: Reading, read_committed: bool) -> bool:
+    """Returns whether the log still ends at its last reported end, as for most partitions of most answers."""
     end = fetched.last_stable_offset if read_committed else fetched.high_watermark
     is_usual = not fetched.error_code and fetched.diverging is None and fetched.preferred_replica < 0
-    return is_usual and not fetched.records and end == reading.position == reading.told_end
+    return is_usual and not fetched.records and end == reading.position == reading.reported_end
 
 
 def outcome_of(fetched: Fetched, position: int, read_committed: bool, copied: bool) -> Outcome:
-    """What a partition's part of an answer leads to. Raises CorruptBatch."""
+    """Returns the outcome of a partition's part of an answer. Raises CorruptBatch."""
     error = fetched.error_code
     if error == ErrorCode.OFFSET_OUT_OF_RANGE:
         return OutOfRange()
-    if error in _ELSEWHERE:
+    if error in _LEADER_UNKNOWN:
         return NotTheLeader(fetched.leader, error in _MISSING)
     if error in _NOT_YET:
-        return NotNow(REST)
+        return RetryLater(RETRY_DELAY)
     if error:
-        return NotNow(REFUSED_REST, error)
+        return RetryLater(REFUSED_RETRY_DELAY, error)
     if fetched.diverging is not None:
         return TruncationFound(fetched.diverging)
     if fetched.preferred_replica >= 0:
         return ReadElsewhere(fetched.preferred_replica)
     aborted = [(each.producer_id, each.first_offset) for each in fetched.aborted] if read_committed else []
-    cut = cut_batches(fetched.records, position, aborted, copied=copied)
+    cut = split_into_runs(fetched.records, position, aborted, copied=copied)
     end = fetched.last_stable_offset if read_committed else fetched.high_watermark
-    # A leader that is new to its task does not know at first how far the log is committed (KIP-207): an end below the
-    # position is none.
+    # A new leader does not know at first how far the log is committed (KIP-207): an end below the position is not real.
     progress = Progress(cut.batches, cut.position, cut.position if cut.position == end else None, cut.epoch)
-    return OldFormat(progress) if cut.is_old_format else progress
+    return OldFormatFound(progress) if cut.is_old_format else progress

@@ -1,4 +1,4 @@
-"""Spans are read again beside the normal reading, over the connections that park nothing."""
+"""Rereads spans beside the normal reading, over the connections that park nothing."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Final
 from uuid import UUID
 from weakref import WeakKeyDictionary
 
-from mesh.records.batch import Batch, CorruptBatch
+from mesh.records.batch import CorruptBatch, RecordBatch
 from mesh.records.runs import fitting, split
 from mesh.records.spans import Span, UpstreamPartition
 from mesh.upstream.engine import EngineEvent, Reread, RereadToken
 from mesh.upstream.links.handshake import Unreachable
-from mesh.upstream.links.nodes import Node, Nodes
+from mesh.upstream.links.nodes import Nodes, UpstreamNode
 from mesh.upstream.raw.log_bounds import EARLIEST, LATEST, offset_of
 from mesh.upstream.raw.reading import NotTheLeader, OutOfRange, Progress, Reading, outcome_of
 from mesh.wire.client import messages
@@ -27,30 +27,31 @@ from mesh.wire.client.fetch import (
 from mesh.wire.errors import ProtocolError
 
 PIECE_BYTES: Final = 256 << 10
-REST: Final = 0.1
+RETRY_DELAY: Final = 0.1
 GIVE_UP: Final = 15.0
-"""Seconds without any progress after which a span is reported as not readable now."""
+"""Seconds without progress after which a span counts as unreadable for now."""
 
 
 class Rereading:
-    """Spans of one broker take turns, piece by piece: so no more than a piece for each broker is under way. One that
-    has no leader, or whose broker does not answer, holds up none of the others. lost: told of a leader that is none."""
+    """The rereading of spans. The spans of one broker take turns, piece by piece, so at most one piece for each broker
+    is in flight. A span without a leader, or with a broker that does not answer, delays no other. lost: called with a
+    reading whose node is not the leader, or fails."""
 
     def __init__(
         self,
         cluster: Nodes,
         readings: dict[UpstreamPartition, Reading],
         read_committed: bool,
-        tell: Callable[[EngineEvent], None],
+        report: Callable[[EngineEvent], None],
         lost: Callable[[Reading, tuple[int, int] | None], None],
     ) -> None:
         self._cluster = cluster
         self._readings = readings
         self._read_committed = read_committed
-        self._tell = tell
+        self._report = report
         self._lost = lost
         self._spans: asyncio.Queue[tuple[RereadToken, UpstreamPartition, Span]] = asyncio.Queue()
-        self._turns: WeakKeyDictionary[Node, asyncio.Lock] = WeakKeyDictionary()
+        self._turns: WeakKeyDictionary[UpstreamNode, asyncio.Lock] = WeakKeyDictionary()
 
     def read(self, token: RereadToken, source: UpstreamPartition, span: Span) -> None:
         self._spans.put_nowait((token, source, span))
@@ -62,10 +63,11 @@ class Rereading:
 
     async def _answer(self, token: RereadToken, source: UpstreamPartition, span: Span) -> None:
         error, log_start = await self._read(token, source, span)
-        self._tell(Reread(source, token, (), True, error, log_start))
+        self._report(Reread(source, token, (), True, error, log_start))
 
     async def _read(self, token: RereadToken, source: UpstreamPartition, span: Span) -> tuple[str, int]:
-        """Why it ended early, "" if it did not; and where the log begins, if that was asked for."""
+        """Reads a span. Returns the reason of an early end, "" for none, and the start of the log, 0 if it was not
+        asked for."""
         position, log_start = span.first, 0
         reason = f"nothing came within {GIVE_UP:g} s"
         loop = asyncio.get_running_loop()
@@ -76,17 +78,17 @@ class Rereading:
                 return "the partition is not ours any more", log_start
             node = self._cluster.nodes.get(reading.leader)
             if node is None:
-                await asyncio.sleep(REST)
+                await asyncio.sleep(RETRY_DELAY)
                 continue
             try:
                 waits_since = loop.time()
                 async with self._turns.setdefault(node, asyncio.Lock()):
-                    progress_at += loop.time() - waits_since  # that others are read is no want of progress
+                    progress_at += loop.time() - waits_since  # waiting for other spans is not a lack of progress
                     after, is_end, begins = await self._piece(reading, node, position, token, span)
             except (Unreachable, ProtocolError, CorruptBatch) as problem:
                 reason = str(problem)
                 self._lost(reading, None)
-                await asyncio.sleep(REST)
+                await asyncio.sleep(RETRY_DELAY)
                 continue
             log_start = max(log_start, begins)
             if after > span.last or is_end:
@@ -94,15 +96,16 @@ class Rereading:
             if after > position:
                 position, progress_at = after, loop.time()
             else:
-                await asyncio.sleep(REST)
+                await asyncio.sleep(RETRY_DELAY)
         return reason, log_start
 
     async def _piece(
-        self, reading: Reading, node: Node, position: int, token: RereadToken, span: Span
+        self, reading: Reading, node: UpstreamNode, position: int, token: RereadToken, span: Span
     ) -> tuple[int, bool, int]:
-        """The next position, whether nothing of the span can follow, and where the log begins, 0 if nobody asked."""
+        """Reads a piece. Returns the next position, whether the span is finished, and the start of the log, 0 if it was
+        not asked for."""
         source = reading.source
-        served = (await node.asking.versions()).get(messages.FETCH)
+        served = (await node.request_link.versions()).get(messages.FETCH)
         version = version_for(served, reading.topic_id is not None)
         if version is None:
             raise Unreachable(f"the broker is too old, or too new: it serves Fetch {served}")
@@ -115,7 +118,7 @@ class Rereading:
             max_bytes=PIECE_BYTES,
             read_committed=self._read_committed,
         )
-        answer = decode_fetch_answer(await node.asking.request(request))
+        answer = decode_fetch_answer(await node.request_link.request(request))
         for fetched in answer.partitions:
             outcome = outcome_of(fetched, position, self._read_committed, copied=True)
             match outcome:
@@ -132,9 +135,9 @@ class Rereading:
                     pass
         return position, False, 0
 
-    async def _at_end(self, reading: Reading, node: Node, position: int, span: Span) -> tuple[int, bool, int]:
-        """The log ends here, or begins behind it: whoever asks for the end is told to wait until its leader knows
-        (KIP-207)."""
+    async def _at_end(self, reading: Reading, node: UpstreamNode, position: int, span: Span) -> tuple[int, bool, int]:
+        """Handles the end of a log, or a start above the position. Returns as `_piece`. A request for the end gets an
+        error until the leader knows it (KIP-207)."""
         low = await offset_of(reading.source, node, reading.epoch, EARLIEST)
         high = await offset_of(reading.source, node, reading.epoch, LATEST)
         if low is None or high is None:
@@ -142,14 +145,16 @@ class Rereading:
         after = max(position, low)
         return after, after >= min(span.last + 1, high), low
 
-    def _deliver(self, source: UpstreamPartition, token: RereadToken, span: Span, batches: tuple[Batch, ...]) -> None:
-        # Batches are whole: who asked cuts them to the span, unless they are damaged.
+    def _deliver(
+        self, source: UpstreamPartition, token: RereadToken, span: Span, batches: tuple[RecordBatch, ...]
+    ) -> None:
+        # Batches are whole: the caller cuts them to the span, unless they are damaged.
         within = tuple(_begun_within(batch, span) for batch in batches if batch.first <= span.last)
         if within:
-            self._tell(Reread(source, token, within, False))
+            self._report(Reread(source, token, within, False))
 
 
-def _begun_within(run: Batch, span: Span) -> Batch:
-    """The batches of a run that begin within the span."""
+def _begun_within(run: RecordBatch, span: Span) -> RecordBatch:
+    """Returns the batches of a run that begin within the span."""
     count = fitting(run, len(run.data), span.last - run.first + 1)
     return split(run, count)[0] if 0 < count < len(run.marks) else run

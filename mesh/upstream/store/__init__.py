@@ -1,1 +1,1 @@
-"""The store: what the mesh keeps of groups that have no commit metadata, in a compacted topic."""
+"""The store: a compacted topic for the state of groups that have no commit metadata."""

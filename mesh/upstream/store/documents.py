@@ -1,4 +1,4 @@
-"""Documents of the store: JSON under a kind, a virtual cluster and a group."""
+"""Documents of the store: JSON, with a kind, a virtual cluster and a group as key."""
 
 from __future__ import annotations
 
@@ -8,38 +8,38 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TypeAlias
 
 Document: TypeAlias = Mapping[str, Any]
-"""What is kept of a group: JSON, without its version."""
+"""The document of a group: JSON, without its version."""
 
 _VERSION: Final = "version"
 
 
 class StoreError(Exception):
-    """Something could not be read or written; the message says why."""
+    """Raised when a document could not be read or written; the message says why."""
 
 
-class StoreAway(StoreError):
-    """The store has not been read yet, or its cluster did not take a document in time. One that was not taken may be
-    there all the same."""
+class StoreUnavailable(StoreError):
+    """Raised if the store has not been read yet, or if its cluster did not confirm a document in time. The document may
+    have been stored all the same."""
 
 
 class StoreUnreadable(StoreError):
-    """A document is none, or of a later version. It is left as it is."""
+    """Raised for a value that is not a document, or is of a later version. It is left as it is."""
 
 
 class DocumentTooLarge(StoreError):
-    """The cluster does not take so large a document, now or later."""
+    """Raised when the cluster refuses a document because of its size."""
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
-    """A kind of documents. version: in which they are written, and up to which they are read."""
+class DocumentKind:
+    """A kind of documents. version: the version in which they are written, and the latest that can be read."""
 
     name: str
     version: int
 
 
 class DocumentKey(NamedTuple):
-    """The place of a document. kind: its name."""
+    """The key of a document. kind: the name of its kind."""
 
     kind: str
     virtual_cluster: str
@@ -50,7 +50,7 @@ class DocumentKey(NamedTuple):
 
     @classmethod
     def decode(cls, key: bytes | None) -> DocumentKey | None:
-        """None for the key of something else."""
+        """Decodes the key of a document; None for the key of anything else."""
         try:
             parts = json.loads(key or b"")
         except ValueError:
@@ -59,14 +59,14 @@ class DocumentKey(NamedTuple):
         return cls(*parts) if is_key else None
 
 
-def encode(kind: Kind, document: Document) -> bytes:
-    """document: of what JSON has."""
+def encode(kind: DocumentKind, document: Document) -> bytes:
+    """Encodes a document. document: values that JSON can represent."""
     tree = {_VERSION: kind.version, **document}
     return json.dumps(tree, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def decode(kind: Kind, value: bytes) -> Document:
-    """Raises StoreUnreadable."""
+def decode(kind: DocumentKind, value: bytes) -> Document:
+    """Decodes a document. Raises StoreUnreadable."""
     try:
         tree = json.loads(value)
     except ValueError as problem:

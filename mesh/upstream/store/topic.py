@@ -1,5 +1,4 @@
-"""The topic of the store, as two threads know it: one that reads all of it and goes on reading, one that is told what
-has been written."""
+"""The topic of the store, with two threads: one reads all of it and follows it, one serves the producer."""
 
 from __future__ import annotations
 
@@ -15,6 +14,7 @@ from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.cimpl import NewTopic
 
+from mesh.security.client_properties import TOKENS
 from mesh.upstream.events import EventChannel
 from mesh.upstream.librdkafka_log import LOG
 from mesh.upstream.librdkafka_properties import connection_properties
@@ -25,17 +25,17 @@ REQUEST_TIMEOUT: Final = 10.0
 POLL: Final = 0.1
 MOST_MESSAGES: Final = 500
 POLICY_TIMEOUT: Final = 1.0
-"""Seconds that reading waits for the cluster to say what the topic keeps; it is checked later, too."""
+"""Seconds for which reading waits for the topic's cleanup policy; the policy is checked later, too."""
 BACKOFF: Final = 1.0
-"""Seconds until it is tried again, after something went wrong."""
+"""Seconds until the next attempt after an error."""
 DELIVERY_TIMEOUT: Final = 5.0
-"""Seconds that the cluster has to take a document."""
+"""Seconds within which the cluster must store a document."""
 LARGEST_DOCUMENT: Final = 8 << 20
-"""Bytes; topics take less, a megabyte unless their max.message.bytes says otherwise."""
+"""The largest document in bytes. Topics take less: a megabyte, unless max.message.bytes allows more."""
 _CUSTOMARY: Final = {"socket.timeout.ms": 10_000, "reconnect.backoff.max.ms": 1_000}
 _ALWAYS: Final = {"statistics.interval.ms": 0, "enable.metrics.push": False}
 _READER: Final = {
-    "group.id": "kafka-mesh.store",  # librdkafka wants one; nothing is committed to it, and nobody joins it
+    "group.id": "kafka-mesh.store",  # librdkafka requires a group id; nothing joins or commits with it
     "enable.auto.commit": False,
     "enable.auto.offset.store": False,
     "enable.partition.eof": True,
@@ -58,7 +58,7 @@ _WRITER: Final = {
 
 @dataclass(frozen=True, slots=True)
 class StorePlace:
-    """Where the store is. properties: librdkafka's, of the cluster. create: make the topic if it is not there."""
+    """The place of the store. properties: librdkafka's properties of the cluster. create: create a missing topic."""
 
     cluster: str
     bootstrap_servers: str
@@ -69,12 +69,12 @@ class StorePlace:
 
 @dataclass(frozen=True, slots=True)
 class Began:
-    """The topic is read from its beginning."""
+    """The event that reading starts at the beginning of the topic."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A record of the topic, in the order of offsets. value: None for one that takes the document away."""
+    """A record of the topic, in the order of offsets. value: None for a record that deletes the document."""
 
     key: bytes | None
     value: bytes | None
@@ -83,23 +83,23 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class ReadTo:
-    """All that there was has been read. offset: the next one."""
+    """The event that everything in the store has been read. offset: the next offset."""
 
     offset: int
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
-    """The topic cannot be read now; it is tried again."""
+class ReadFailed:
+    """The event that the topic cannot be read now; another attempt follows."""
 
     reason: str
 
 
-StoreEvent: TypeAlias = Began | Stored | ReadTo | Failed
+StoreEvent: TypeAlias = Began | Stored | ReadTo | ReadFailed
 
 
 class StoreTopic:
-    """The two threads. channel: told what is read."""
+    """The two threads of the store. channel: takes the documents that they read."""
 
     def __init__(self, place: StorePlace, channel: EventChannel[StoreEvent]) -> None:
         """Raises KafkaException for properties that librdkafka refuses."""
@@ -109,7 +109,8 @@ class StoreTopic:
         self._properties = properties
         self._channel = channel
         self._stopping = threading.Event()
-        self._producer = Producer({**properties, **_WRITER})
+        # A producer that waits for a token blocks for seconds, so the writer thread creates it.
+        self._producer = None if TOKENS in properties else self._made()
         self._threads = [
             threading.Thread(target=target, name=f"store {name}", daemon=True)
             for name, target in (("reader", self._read), ("writer", self._poll))
@@ -118,16 +119,18 @@ class StoreTopic:
             thread.start()
 
     def write(self, key: bytes, value: bytes | None, ended: Callable[[KafkaError | None, int], None]) -> None:
-        """ended: called on another thread with what went wrong, or with the offset. Raises KafkaException, BufferError
-        for what is not even tried."""
+        """Writes a document. ended: called on another thread with an error, or with the offset. Raises KafkaException
+        or BufferError if it cannot even try."""
 
         def delivered(error: KafkaError | None, message: Message) -> None:
             ended(error, -1 if error is not None else message.offset() or 0)
 
+        if self._producer is None:
+            raise KafkaException(KafkaError(KafkaError._STATE, "there is no token yet"))
         self._producer.produce(self._place.topic, value, key, partition=PARTITION, on_delivery=delivered)
 
     def stop(self) -> None:
-        """From any thread."""
+        """Stops the threads. May be called from any thread."""
         self._stopping.set()
 
     def join(self) -> None:
@@ -138,8 +141,18 @@ class StoreTopic:
 
     def _poll(self) -> None:
         while not self._stopping.is_set():
-            self._producer.poll(POLL)
-        self._producer.flush(POLL)
+            try:
+                self._producer = self._producer or self._made()
+            except KafkaException as problem:
+                self._channel.put(ReadFailed(problem.args[0].str()))
+                self._stopping.wait(BACKOFF)
+            else:
+                self._producer.poll(POLL)
+        if self._producer is not None:
+            self._producer.flush(POLL)
+
+    def _made(self) -> Producer:
+        return Producer({**self._properties, **_WRITER})
 
     def _read(self) -> None:
         while not self._stopping.is_set():
@@ -148,17 +161,17 @@ class StoreTopic:
                 self._find(admin)
                 self._follow(_Policy(admin, self._place.topic))
             except KafkaException as problem:
-                self._channel.put(Failed(problem.args[0].str()))
-            except Exception as problem:  # noqa: BLE001 - told, and tried again: the thread must live on
-                self._channel.put(Failed(str(problem) or repr(problem)))
+                self._channel.put(ReadFailed(problem.args[0].str()))
+            except Exception as problem:  # noqa: BLE001 - reported, and tried again
+                self._channel.put(ReadFailed(str(problem) or repr(problem)))
             self._stopping.wait(BACKOFF)
 
     def _find(self, admin: AdminClient) -> None:
-        """Raises ValueError for a topic that is not there."""
+        """Checks that the topic exists, or creates it. Raises ValueError for a missing topic."""
         topic = self._place.topic
         if topic not in admin.list_topics(timeout=REQUEST_TIMEOUT).topics:
             if not self._place.create:
-                raise ValueError(f"the topic {topic} does not exist, and is not to be created")
+                raise ValueError(f"the topic {topic} does not exist, and create is false")
             _make(admin, topic)
 
     def _follow(self, policy: _Policy) -> None:
@@ -195,7 +208,7 @@ def _bytes(part: str | bytes | None) -> bytes | None:
 
 
 def _make(admin: AdminClient, topic: str) -> None:
-    """Another process may be making it too."""
+    """Creates the topic, which another process may be creating at the same time."""
     wanted: Any = NewTopic(topic, num_partitions=1, config={"cleanup.policy": "compact"})
     try:
         admin.create_topics([wanted], request_timeout=REQUEST_TIMEOUT)[topic].result()
@@ -205,18 +218,18 @@ def _make(admin: AdminClient, topic: str) -> None:
 
 
 class _Policy:
-    """What the topic keeps of its records, as its cluster says."""
+    """The cleanup policy of the topic, as its cluster reports it."""
 
     def __init__(self, admin: AdminClient, topic: str) -> None:
-        self._admin = admin  # must outlive its future, or that never ends
+        self._admin = admin  # must outlive its future, or the future never completes
         self._topic = topic
         resource = ConfigResource(ResourceType.TOPIC, topic)
         self._asked: Future[Any] = admin.describe_configs([resource], request_timeout=REQUEST_TIMEOUT)[resource]
         self._is_checked = False
 
     def check(self, timeout: float) -> None:
-        """Raises ValueError for a topic that would lose documents. A cluster that does not say is believed: it may not
-        be for us to know."""
+        """Raises ValueError for a topic that would lose documents. Without an answer the policy counts as right: the
+        mesh may lack the permission to read it."""
         if self._is_checked or (not timeout and not self._asked.done()):
             return
         try:
@@ -228,4 +241,4 @@ class _Policy:
         self._is_checked = True
         policy = entries["cleanup.policy"].value if "cleanup.policy" in entries else "compact"
         if policy != "compact":
-            raise ValueError(f"the topic {self._topic} has cleanup.policy={policy}; only compact keeps every document")
+            raise ValueError(f"the topic {self._topic} has cleanup.policy={policy}; set it to compact")

@@ -1,1 +1,1 @@
-"""Writers: producers of the mesh's own, for dead letters and for the journal."""
+"""Writers: the mesh's own producers, for dead letters and for the journal."""

@@ -1,7 +1,7 @@
-"""Writes dead letters to a topic of the cluster their records come from.
+"""Writes dead letters to a topic of the cluster that has their records.
 
-One thread per cluster, made with the first letter. Letters are rare; so each bundle is written and waited for, and what
-became of it is told on the event loop.
+Each cluster has one thread, started with the first letter. Letters are rare, so it waits for each bundle, and reports
+the outcome on the event loop.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import queue
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -18,13 +18,14 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from mesh.records.batch import Batch, CorruptBatch, is_intact
-from mesh.records.decode import Record, decode_records
+from mesh.records.batch import CorruptBatch, RecordBatch, is_intact
+from mesh.records.decode import DecodedRecord, decode_records
 from mesh.records.spans import TopicName
 from mesh.upstream.librdkafka_properties import connection_properties
 
 DELIVERY_TIMEOUT = 30.0
 REQUEST_TIMEOUT = 10.0
+UNANSWERED = "it was not answered in time"
 _DURABLE = {
     "acks": "all",
     "enable.idempotence": True,
@@ -37,33 +38,33 @@ _DURABLE = {
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """One record that is given up.
+    """One record to be dead-lettered.
 
-    batch: holds this record alone; or it is damaged, and its bytes are the value of the letter, which says
-    `unreadable`. about: what is told of it in headers, beside its own. ended: called on the event loop with
-    why it failed, "" if it did not.
+    batch: holds this record alone. If it is damaged, its bytes are the value of the letter, and the header
+        `kafka-mesh.unreadable` says why.
+    about: headers of the letter beside the record's own.
+    ended: called on the event loop with the reason of a failure, "" for success.
     """
 
     topic: TopicName
-    batch: Batch
+    batch: RecordBatch
     about: Mapping[str, str]
     ended: Callable[[str], None]
 
 
 @dataclass(slots=True)
 class _Outcome:
-    error: str = "it was not answered in time"
+    error: str
 
     def delivered(self, error: KafkaError | None, _: Message) -> None:
         self.error = "" if error is None else error.str()
 
 
 class DeadLetterWriter:
-    """The producer of dead letters on one cluster. create: make a topic that is not there; otherwise its letters
-    fail."""
+    """The producer of dead letters on one cluster. create: create a missing topic; otherwise its letters fail."""
 
     def __init__(
-        self, bootstrap_servers: str, properties: Mapping[str, str], create: bool, loop: asyncio.AbstractEventLoop
+        self, bootstrap_servers: str, properties: Mapping[str, Any], create: bool, loop: asyncio.AbstractEventLoop
     ) -> None:
         self._properties = {**connection_properties(properties), "bootstrap.servers": bootstrap_servers}
         self._create = create
@@ -73,80 +74,103 @@ class DeadLetterWriter:
         self._present: set[TopicName] = set()
 
     def write(self, letter: DeadLetter) -> None:
-        """On the event loop; returns at once."""
+        """Writes a letter. Called on the event loop; returns at once."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="dead letters", daemon=True)
             self._thread.start()
         self._letters.put(letter)
 
     def close(self) -> None:
-        """What was not written by now is not settled, and comes again."""
+        """Closes the writer. Records that are not written are not settled, and will be delivered again."""
         self._letters.put(None)
 
     # The thread
 
     def _run(self) -> None:
         clients: tuple[AdminClient, Producer] | None = None
-        while (letter := self._letters.get()) is not None:
-            bundle = [letter]
-            with suppress(queue.Empty):
-                while (more := self._letters.get_nowait()) is not None:
-                    bundle.append(more)
+        is_closed = False
+        while not is_closed:
+            bundle, is_closed = self._next_bundle()
+            if not bundle:
+                return
             try:
                 clients = clients or (AdminClient(self._properties), Producer({**self._properties, **_DURABLE}))
                 self._write(*clients, bundle)
-            except Exception as problem:  # noqa: BLE001 - told to the pools, which try again; the thread must live on
+            except Exception as problem:  # noqa: BLE001 - reported to the pools, which try again
                 for each in bundle:
-                    self._tell(each, _words(problem))
+                    self._report(each, _message_of(problem))
+
+    def _next_bundle(self) -> tuple[list[DeadLetter], bool]:
+        """Waits for a letter. Returns all letters that are there by then, and whether the writer is closed."""
+        bundle: list[DeadLetter] = []
+        letter = self._letters.get()
+        with suppress(queue.Empty):
+            while letter is not None:
+                bundle.append(letter)
+                letter = self._letters.get_nowait()
+        return bundle, letter is None
 
     def _write(self, admin: AdminClient, producer: Producer, bundle: Sequence[DeadLetter]) -> None:
-        outcomes: list[tuple[DeadLetter, _Outcome]] = []
-        for letter in bundle:
-            outcome = _Outcome()
-            outcomes.append((letter, outcome))
+        missing = self._find(admin, {letter.topic for letter in bundle})
+        outcomes = [(letter, _Outcome(missing.get(letter.topic, UNANSWERED))) for letter in bundle]
+        for letter, outcome in outcomes:
+            if letter.topic in missing:
+                continue
             try:
-                self._find(admin, letter.topic)
                 _produce(producer, letter, outcome)
             except (KafkaException, BufferError, CorruptBatch, ValueError) as problem:
-                outcome.error = _words(problem)
+                outcome.error = _message_of(problem)
         producer.flush(DELIVERY_TIMEOUT)
         for letter, outcome in outcomes:
             if outcome.error:
                 self._present.discard(letter.topic)
-            self._tell(letter, outcome.error)
+            self._report(letter, outcome.error)
 
-    def _find(self, admin: AdminClient, topic: TopicName) -> None:
-        """Brokers may be set to make topics when somebody produces to them; that is not asked for."""
-        if topic in self._present:
-            return
-        if topic not in admin.list_topics(timeout=REQUEST_TIMEOUT).topics:
-            if not self._create:
-                raise ValueError(f"the topic {topic} does not exist, and is not to be created")
-            _make(admin, topic)
-        self._present.add(topic)
+    def _find(self, admin: AdminClient, topics: Set[TopicName]) -> dict[TopicName, str]:
+        """Checks that topics exist, so that a produce request does not create them. Returns a reason for each that does
+        not. Asks once for all of them: a cluster that is down takes `REQUEST_TIMEOUT` for each request."""
+        absent = topics - self._present
+        if not absent:
+            return {}
+        try:
+            absent -= admin.list_topics(timeout=REQUEST_TIMEOUT).topics.keys()
+        except KafkaException as problem:
+            return dict.fromkeys(absent, _message_of(problem))
+        if self._create:
+            missing = _make(admin, absent)
+        else:
+            missing = {topic: f"the topic {topic} does not exist, and create is false" for topic in absent}
+        self._present |= topics - missing.keys()
+        return missing
 
-    def _tell(self, letter: DeadLetter, error: str) -> None:
+    def _report(self, letter: DeadLetter, error: str) -> None:
         with suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(letter.ended, error)
 
 
-def _make(admin: AdminClient, topic: TopicName) -> None:
-    """Another process of the pool may be making it too."""
-    try:
-        admin.create_topics([NewTopic(topic)], request_timeout=REQUEST_TIMEOUT)[topic].result()
-    except KafkaException as problem:
-        if problem.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-            raise
+def _make(admin: AdminClient, topics: Set[TopicName]) -> dict[TopicName, str]:
+    """Creates topics, which another process of the pool may be creating at the same time. Returns a reason for each
+    that could not be created."""
+    failed: dict[TopicName, str] = {}
+    requests = [NewTopic(topic) for topic in topics]
+    made = admin.create_topics(requests, request_timeout=REQUEST_TIMEOUT) if requests else {}
+    for topic, answer in made.items():
+        try:
+            answer.result()
+        except KafkaException as problem:
+            if problem.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                failed[TopicName(topic)] = _message_of(problem)
+    return failed
 
 
 def _produce(producer: Producer, letter: DeadLetter, outcome: _Outcome) -> None:
-    told = dict(letter.about)
+    details = dict(letter.about)
     try:
         record = _record(letter.batch)
     except CorruptBatch as problem:
-        told |= {"last-offset": str(letter.batch.last), "unreadable": str(problem)}
-        record = Record(letter.batch.first, -1, False, None, bytes(letter.batch.data), ())
-    about = [(f"kafka-mesh.{name}", value.encode()) for name, value in told.items()]
+        details |= {"last-offset": str(letter.batch.last), "unreadable": str(problem)}
+        record = DecodedRecord(letter.batch.first, -1, False, None, bytes(letter.batch.data), ())
+    about = [(f"kafka-mesh.{name}", value.encode()) for name, value in details.items()]
     timestamp: dict[str, Any] = {"timestamp": record.timestamp} if record.timestamp >= 0 else {}
     producer.produce(
         letter.topic,
@@ -158,11 +182,11 @@ def _produce(producer: Producer, letter: DeadLetter, outcome: _Outcome) -> None:
     )
 
 
-def _record(batch: Batch) -> Record:
+def _record(batch: RecordBatch) -> DecodedRecord:
     if not is_intact(batch):
         raise CorruptBatch("its checksum is not that of its bytes")
     return next(record for record in decode_records(batch) if batch.first <= record.offset <= batch.last)
 
 
-def _words(problem: Exception) -> str:
+def _message_of(problem: Exception) -> str:
     return problem.args[0].str() if isinstance(problem, KafkaException) else str(problem) or repr(problem)

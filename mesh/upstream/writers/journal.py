@@ -1,7 +1,7 @@
 """Writes the pages of the delivery journal to a topic of a cluster.
 
-One thread encodes them and hands them to a librdkafka producer; it never holds up the event loop, and gives up what the
-cluster does not take in time.
+One thread encodes them and gives them to a librdkafka producer. It never blocks the event loop, and gives up pages that
+the cluster does not store in time.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from mesh.upstream.librdkafka_properties import connection_properties
 DELIVERY_TIMEOUT: Final = 30.0
 REQUEST_TIMEOUT: Final = 10.0
 LAST_FLUSH: Final = 5.0
-"""Seconds that are waited at the end for what is on its way."""
+"""Seconds for which closing waits for pages in flight."""
 POLL: Final = 0.1
 _SETTINGS: Final = {
     "acks": "all",
@@ -47,18 +47,18 @@ class _Work:
 
 
 class JournalWriter:
-    """The producer of journal pages. process, run: as in the pages. create: make the topic if it is not there, with one
-    partition. tell: called on the event loop with why pages could not be written, once until one is written again."""
+    """The producer of journal pages. process, run: as in the pages. create: create a missing topic, with one partition.
+    report: called on the event loop with the reason of a failed write, once until one succeeds."""
 
     def __init__(
         self,
         bootstrap_servers: str,
-        properties: Mapping[str, str],
+        properties: Mapping[str, Any],
         topic: str,
         create: bool,
         process: str,
         run: str,
-        tell: Callable[[str], None],
+        report: Callable[[str], None],
         loop: asyncio.AbstractEventLoop,
     ) -> None:
         self._properties = {**connection_properties(properties), "bootstrap.servers": bootstrap_servers}
@@ -66,7 +66,7 @@ class JournalWriter:
         self._create = create
         self._process = process
         self._run = run
-        self._tell = tell
+        self._report = report
         self._loop = loop
         self._work: queue.SimpleQueue[_Work | None] = queue.SimpleQueue()
         self._sequence = 0
@@ -76,11 +76,11 @@ class JournalWriter:
         self._thread.start()
 
     def write(self, page: Page, dropped: int, dropped_since: int, is_last: bool, ended: Callable[[bool], None]) -> None:
-        """On the event loop; returns at once."""
+        """Writes a page. Called on the event loop; returns at once."""
         self._work.put(_Work(page, dropped, dropped_since, is_last, ended))
 
     async def close(self) -> None:
-        """Waits for what was given, for a while."""
+        """Closes the writer; waits a few seconds for pages in flight."""
         self._work.put(None)
         await asyncio.to_thread(self._thread.join, LAST_FLUSH + 1)
 
@@ -102,12 +102,12 @@ class JournalWriter:
                 self._find()
                 self._produce(producer, work)
             except (KafkaException, BufferError, ValueError) as problem:
-                self._ended(work, _words(problem))
+                self._ended(work, _message_of(problem))
         if producer is not None:
             producer.flush(LAST_FLUSH)
 
     def _produce(self, producer: Producer, work: _Work) -> None:
-        # A page that is not written leaves a hole in the sequence, by which readers see it.
+        # A page that is not written leaves a gap in the sequence, which readers see.
         sequence, self._sequence = self._sequence, self._sequence + 1
         data = work.page.encode(self._process, self._run, sequence, work.dropped, work.dropped_since, work.is_last)
 
@@ -118,13 +118,13 @@ class JournalWriter:
         producer.poll(0)
 
     def _find(self) -> None:
-        """Brokers may be set to make topics when somebody produces to them; that is not asked for."""
+        """Checks that the topic exists, so that a produce request does not create it."""
         if self._is_there:
             return
         admin = AdminClient(self._properties)
         if self._topic not in admin.list_topics(timeout=REQUEST_TIMEOUT).topics:
             if not self._create:
-                raise ValueError(f"the topic {self._topic} does not exist, and is not to be created")
+                raise ValueError(f"the topic {self._topic} does not exist, and create is false")
             _make(admin, self._topic)
         self._is_there = True
 
@@ -132,12 +132,13 @@ class JournalWriter:
         with suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(work.ended, not error)
             if error and not self._is_failing:
-                self._loop.call_soon_threadsafe(self._tell, error)
+                self._loop.call_soon_threadsafe(self._report, error)
         self._is_failing = bool(error)
 
 
 def _make(admin: AdminClient, topic: str) -> None:
-    """Another process may be making it too. One partition: a journal is small, and its order is worth more."""
+    """Creates the topic, which another process may be creating at the same time. It has one partition: a journal is
+    small, and its order is worth more."""
     try:
         wanted: Any = NewTopic(topic, num_partitions=1)
         admin.create_topics([wanted], request_timeout=REQUEST_TIMEOUT)[topic].result()
@@ -146,5 +147,5 @@ def _make(admin: AdminClient, topic: str) -> None:
             raise
 
 
-def _words(problem: Exception) -> str:
+def _message_of(problem: Exception) -> str:
     return problem.args[0].str() if isinstance(problem, KafkaException) else str(problem) or repr(problem)

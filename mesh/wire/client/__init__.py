@@ -1,1 +1,1 @@
-"""The client side of the wire: requests out, responses in, as an upstream broker is spoken to. No IO."""
+"""The client side of the protocol, as used with upstream brokers: encodes requests, decodes responses. No IO."""

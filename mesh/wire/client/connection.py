@@ -1,10 +1,10 @@
 """The client side of one connection: requests in, bytes out; bytes in, responses out. No IO.
 
-Brokers answer in the order of the requests, so any number of them may be under way. A request is given with its body
-encoded, and its response is handed out undecoded: whoever relays an API need not know it.
+Brokers answer in the order of the requests, so any number of requests may be in flight. Requests have encoded bodies,
+and responses stay undecoded, so that code can relay APIs that it does not know.
 
-Responses are received where they stay: `buffer` says where the next bytes belong, `received` how many came. The buffer
-of a response is as large as the response, and is asked for once its length is known and allowed.
+Responses are received in place: the next bytes belong into `buffer`, and `received` takes their number. The buffer of a
+response is as large as the response, and is allocated when its length is known and allowed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from mesh.wire.errors import ProtocolError
 from mesh.wire.messages import Buffer
 
 MAX_RESPONSE_BYTES: Final = 128 << 20
-"""A Fetch answer has at least one batch, however large: brokers take up to message.max.bytes, 1 MiB unless changed."""
+"""In bytes. A Fetch answer has at least one batch, however large: brokers accept batches up to message.max.bytes, 1 MiB
+by default."""
 _LENGTH: Final = Struct(">i")
 _REQUEST_START: Final = Struct(">ihhih")
 _NULL_CLIENT: Final = -1
@@ -27,11 +28,11 @@ _NULL_CLIENT: Final = -1
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClientRequest:
-    """One request to be sent. Compared by identity: it is the ticket of its response.
+    """A request to be sent. Compared by identity: it identifies its response.
 
-    is_flexible: whether this version has tagged fields in its request header (and, but for ApiVersions, in that of the
-        response).
-    has_response: False for Produce without acknowledgement only.
+    is_flexible: whether this version has tagged fields in its request header (and, except for ApiVersions, in its
+    response header).
+    has_response: False only for a Produce with acks=0.
     """
 
     api_key: int
@@ -43,8 +44,8 @@ class ClientRequest:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClientResponse:
-    """A response of a broker, undecoded. frame: the whole response without its length. body: where in it the header
-    ends."""
+    """An undecoded response of a broker. frame: the whole response without its length. body: the position in the frame
+    at which the header ends."""
 
     request: ClientRequest
     frame: memoryview
@@ -52,8 +53,7 @@ class ClientResponse:
 
 
 class ClientConnection:
-    """The client's side of one connection: requests out, responses in. allocate: gives a buffer of at least so many
-    bytes, writable."""
+    """The client side of one connection. allocate: returns a writable buffer of at least this size."""
 
     def __init__(
         self,
@@ -73,11 +73,11 @@ class ClientConnection:
 
     @property
     def unanswered(self) -> int:
-        """How many requests were sent and not answered."""
+        """The number of requests that were sent and not answered yet."""
         return len(self._unanswered)
 
     def send(self, request: ClientRequest) -> list[Buffer]:
-        """The bytes of a request, to be sent before those of the next one."""
+        """Returns the bytes of a request. They must be sent before those of the next request."""
         correlation_id, self._next_id = self._next_id, (self._next_id + 1) & 0x7FFFFFFF
         client = self._client_id
         named = client or b""
@@ -95,11 +95,12 @@ class ClientConnection:
         return [start + named + tail, *request.body]
 
     def buffer(self) -> memoryview:
-        """Where the next bytes belong; never empty."""
+        """Returns the buffer for the next bytes; it is never empty."""
         return self._target[self._filled :]
 
     def received(self, count: int) -> ClientResponse | None:
-        """So many bytes are in `buffer` now; the response that they complete. Raises ProtocolError."""
+        """Takes the number of bytes received into `buffer`, and returns the response that they complete, if any. Raises
+        ProtocolError."""
         self._filled += count
         if self._filled < len(self._target):
             return None

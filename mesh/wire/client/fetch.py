@@ -1,9 +1,10 @@
-"""Fetch as a client sends it, v4 to v17, by hand: its answers carry records, which must not be copied.
+"""Fetch of a client, v4 to v17, encoded and decoded by hand: its answers contain records, which must not be copied.
 
-v4 is that of Kafka 0.11, the first with batches and transactions (KIP-98). v5 has the log's start, v7 an error of the
-whole answer, v9 the leader's epoch (KIP-320), v10 takes zstd, v11 a rack and answers with a replica to read from
-(KIP-392), v12 is flexible and finds truncated logs (KIP-595), v13 has topic ids (KIP-516), by which a topic that was
-made anew is told from the old one, v15 has no replica id. Sessions (KIP-227) are not used: session id 0, epoch -1.
+v4 is that of Kafka 0.11, the first with batches and transactions (KIP-98). v5 adds the start of the log, v7 an error of
+the whole answer, v9 the leader epoch (KIP-320). v10 allows zstd. v11 adds a rack, and a replica to read from in the
+answer (KIP-392). v12 is flexible and reports truncated logs (KIP-595). v13 has topic ids (KIP-516), by which a topic
+that was created again differs from the old one. v15 has no replica id. Sessions (KIP-227) are not used: session id 0,
+epoch -1.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ _ANSWER_START: Final = Struct(">ihi")
 _ANSWER_V4: Final = Struct(">ihqq")
 _ANSWER: Final = Struct(">ihqqq")
 _USUAL: Final = Struct(">ihqqqBiB")
-"""A partition of a flexible answer up to the length of its records, if no transaction was aborted and that is short."""
+"""The usual partition of a flexible answer, up to the length of its records: no aborted transactions, and a length of
+one byte."""
 _EPOCH_AND_END: Final = Struct(">iq")
 _LEADER: Final = Struct(">ii")
 _DIVERGING_TAG: Final = 0
@@ -53,10 +55,11 @@ _INT32: Final = Struct(">i")
 
 @dataclass(frozen=True, slots=True)
 class FetchFrom:
-    """Where one partition is fetched from. leader_epoch: of the leader we believe in, -1 for none (KIP-320).
+    """The position from which to fetch one partition. leader_epoch: the epoch of the known leader, -1 if it is unknown
+    (KIP-320).
 
-    last_epoch: of the batch in front of `offset`, -1 for none: from v12 on a broker whose log has another batch there
-    says where the logs part.
+    last_epoch: the epoch of the batch before `offset`, -1 if it is unknown. From v12, a broker whose log has another
+    batch there answers where the logs diverge.
     """
 
     partition: int
@@ -74,11 +77,11 @@ class AbortedTransaction:
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """What a Fetch answer says of one partition.
+    """The part of a Fetch answer for one partition.
 
-    records: a part of the received frame, no copy. preferred_replica: the node to read from instead, -1 for none.
-    diverging: the end of the last epoch that both logs have, None unless the log was truncated. leader: node id and
-    epoch, if the broker knows a newer one.
+    records: a slice of the received frame, not a copy. preferred_replica: the node to read from instead, -1 for none.
+    diverging: the end offset of the last epoch that both logs have; None unless the log was truncated. leader: the node
+    id and epoch of a newer leader that the broker knows of.
     """
 
     topic: str | UUID
@@ -102,7 +105,8 @@ class FetchAnswer:
 
 
 def version_for(served: VersionRange | None, has_ids: bool) -> int | None:
-    """The version to ask in of a broker that serves these; None if there is none, which is so before Kafka 0.11.
+    """Returns the Fetch version to use with a broker that serves these versions. None: there is none, as before Kafka
+    0.11.
 
     has_ids: whether the ids of all topics are known.
     """
@@ -121,7 +125,8 @@ def fetch_request(
     read_committed: bool,
     rack: str = "",
 ) -> ClientRequest:
-    """topics: in the order in which the broker is to fill the answer; by id from v13 on, by name before."""
+    """Makes a Fetch request. topics: in the order in which the broker is to fill the answer; by id from v13, by name
+    before."""
     flexible = version >= FIRST_FLEXIBLE
     body = bytearray() if version >= FIRST_WITHOUT_REPLICA else bytearray(_REPLICA.pack(-1))
     body += _START.pack(max_wait_ms, 1, max_bytes, read_committed)
@@ -145,7 +150,7 @@ def fetch_request(
 
 
 def decode_fetch_answer(response: ClientResponse) -> FetchAnswer:
-    """Raises ProtocolError."""
+    """Decodes a Fetch answer. Raises ProtocolError."""
     version = response.request.api_version
     try:
         return _Reading(response.frame, response.body, version).answer()
@@ -154,7 +159,7 @@ def decode_fetch_answer(response: ClientResponse) -> FetchAnswer:
 
 
 class _Reading:
-    """Raises StructError, IndexError or ValueError where the bytes do not fit."""
+    """A reader of one Fetch answer. Raises StructError, IndexError or ValueError if the bytes do not fit."""
 
     def __init__(self, data: memoryview, position: int, version: int) -> None:
         self._data = data
@@ -177,7 +182,8 @@ class _Reading:
         return FetchAnswer(error, throttle, tuple(partitions))
 
     def _empty(self, topic: str | UUID) -> Fetched | None:
-        """Most partitions of most answers have no records, and nothing else to say: read in one go, if it is so."""
+        """Reads a partition without records, aborted transactions and tagged fields in one step; returns None for
+        others. Most partitions of most answers have none of these."""
         data, position = self._data, self._position
         if len(data) - position <= _USUAL.size:
             return None

@@ -1,6 +1,6 @@
-"""What the mesh itself asks of a broker, but for Fetch: each API in the one or few versions that it needs.
+"""The mesh's own requests to brokers, except Fetch: each API in the one or few versions that are needed.
 
-Kafka 0.11 and all later ones have them. Everything a response announces is bounded by the bytes that are there.
+Kafka 0.11 and all later versions support them. Every length in a response is checked against the received bytes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from mesh.wire.errors import ProtocolError
 from mesh.wire.reader import INT16, INT32, Cursor
 
 MAX_RESPONSE_ELEMENTS: Final = 1_000_000
-"""Metadata of ten thousand partitions with three replicas each is a tenth of it."""
+"""Ten times the elements in the Metadata of ten thousand partitions with three replicas each."""
 
 FETCH: Final = 1
 LIST_OFFSETS: Final = 2
@@ -53,7 +53,7 @@ class Broker:
 
 @dataclass(frozen=True, slots=True)
 class PartitionLeader:
-    """The leader of one partition. leader: a node id, -1 while there is none. epoch: -1 if unknown."""
+    """The leader of one partition. leader: a node id, -1 while there is no leader. epoch: -1 if it is unknown."""
 
     partition: int
     leader: int
@@ -71,7 +71,7 @@ class TopicLeaders:
 
 @dataclass(frozen=True, slots=True)
 class ClusterLayout:
-    """A Metadata response. cluster_id: None if the broker does not say it."""
+    """A Metadata response. cluster_id: None if the broker does not report it."""
 
     brokers: tuple[Broker, ...]
     topics: tuple[TopicLeaders, ...]
@@ -79,19 +79,19 @@ class ClusterLayout:
 
 
 def cursor_of(response: ClientResponse) -> Cursor:
-    """A cursor over the body; of a copy of the bytes, so not for responses with records."""
+    """Returns a cursor over the body of a response. It copies the bytes, so it is not for responses with records."""
     cursor = Cursor(bytes(response.frame), response.body)
     cursor.elements_left = MAX_RESPONSE_ELEMENTS
     return cursor
 
 
 def api_versions_request() -> ClientRequest:
-    """Version 0, which every broker answers."""
+    """Makes an ApiVersions request, version 0: all brokers answer that version."""
     return ClientRequest(API_VERSIONS, 0, False, ())
 
 
 def decode_api_versions(response: ClientResponse) -> Mapping[int, VersionRange]:
-    """By API key. Raises ProtocolError."""
+    """Returns the versions by API key. Raises ProtocolError."""
     cursor = cursor_of(response)
     if error := cursor.int16():
         raise ProtocolError("unexpected_response", f"ApiVersions was answered with error {error}")
@@ -99,9 +99,10 @@ def decode_api_versions(response: ClientResponse) -> Mapping[int, VersionRange]:
 
 
 def metadata_request(topics: Iterable[str], version: int) -> ClientRequest:
-    """In version 12 (topic ids, KIP-516), 7 (leader epochs, KIP-320) or 4: the best of them up to `version`.
+    """Makes a Metadata request in the highest of these versions up to `version`: 12 (topic ids, KIP-516), 7 (leader
+    epochs, KIP-320) or 4.
 
-    Creates no topic.
+    The request does not create topics.
     """
     if version >= 12:
         request: object = metadata_v12.MetadataRequest(
@@ -110,7 +111,7 @@ def metadata_request(topics: Iterable[str], version: int) -> ClientRequest:
             include_topic_authorized_operations=False,
         )
         return ClientRequest(METADATA, 12, True, (_written(request),))
-    # 4 to 7 are asked alike.
+    # Versions 4 to 7 have the same request.
     request = metadata_v7.MetadataRequest(
         topics=tuple(metadata_v7.MetadataRequestTopic(name=TopicName(name)) for name in topics),
         allow_auto_topic_creation=False,
@@ -119,7 +120,7 @@ def metadata_request(topics: Iterable[str], version: int) -> ClientRequest:
 
 
 def decode_metadata(response: ClientResponse) -> ClusterLayout:
-    """Raises ProtocolError."""
+    """Decodes a Metadata response. Raises ProtocolError."""
     cursor, flexible = cursor_of(response), response.request.is_flexible
     has_epochs = response.request.api_version >= 7
     cursor.int32()  # throttle time
@@ -133,9 +134,10 @@ def decode_metadata(response: ClientResponse) -> ClusterLayout:
 
 
 def list_offsets_request(partitions: Partitions, timestamp: int, read_committed: bool, version: int) -> ClientRequest:
-    """In version 4, or 2 if `version` is below it, which has no leader epochs.
+    """Makes a ListOffsets request in version 4, or in version 2, without leader epochs, if `version` is lower.
 
-    partitions: numbers and leader epochs (-1: unknown) by topic. timestamp: -1 latest, -2 earliest.
+    partitions: partition numbers and leader epochs (-1 if unknown), by topic. timestamp: -1 for the latest offset, -2
+    for the earliest.
     """
     if version < 4:
         return _older_list_offsets_request(partitions, timestamp, read_committed)
@@ -177,7 +179,7 @@ def _older_list_offsets_request(partitions: Partitions, timestamp: int, read_com
 
 
 def decode_list_offsets(response: ClientResponse) -> Mapping[tuple[str, int], tuple[int, int]]:
-    """Error code and offset by topic and partition. Raises ProtocolError."""
+    """Returns the error code and offset by topic and partition. Raises ProtocolError."""
     cursor, has_epochs = cursor_of(response), response.request.api_version >= 4
     cursor.int32()  # throttle time
     found: dict[tuple[str, int], tuple[int, int]] = {}
@@ -193,8 +195,8 @@ def decode_list_offsets(response: ClientResponse) -> Mapping[tuple[str, int], tu
 
 
 def epoch_ends_request(partitions: EpochsAsked) -> ClientRequest:
-    """OffsetForLeaderEpoch in version 2 (KIP-320). partitions: numbers, the leader's epochs (-1: unknown), and the
-    epochs whose ends are asked for, by topic."""
+    """Makes an OffsetForLeaderEpoch request in version 2 (KIP-320). partitions: by topic, partition numbers, leader
+    epochs (-1 if unknown), and the epochs whose end offsets are wanted."""
     request = epoch_ends_v2.OffsetForLeaderEpochRequest(
         topics=tuple(
             epoch_ends_v2.OffsetForLeaderTopic(
@@ -213,8 +215,8 @@ def epoch_ends_request(partitions: EpochsAsked) -> ClientRequest:
 
 
 def decode_epoch_ends(response: ClientResponse) -> Mapping[tuple[str, int], tuple[int, int]]:
-    """Error code, and where the epoch ends, by topic and partition; -1 if the log knows nothing of it. Raises
-    ProtocolError."""
+    """Returns the error code and the end offset of the epoch by topic and partition; -1 if the log does not have the
+    epoch. Raises ProtocolError."""
     cursor = cursor_of(response)
     cursor.int32()  # throttle time
     found: dict[tuple[str, int], tuple[int, int]] = {}
@@ -228,13 +230,13 @@ def decode_epoch_ends(response: ClientResponse) -> Mapping[tuple[str, int], tupl
 
 
 def sasl_handshake_request(mechanism: str) -> ClientRequest:
-    """Version 1: the tokens travel in SaslAuthenticate (KIP-152)."""
+    """Makes a SaslHandshake request, version 1: the SASL tokens are then sent in SaslAuthenticate (KIP-152)."""
     name = mechanism.encode()
     return ClientRequest(SASL_HANDSHAKE, 1, False, (INT16.pack(len(name)) + name,))
 
 
 def decode_sasl_handshake(response: ClientResponse) -> tuple[int, tuple[str, ...]]:
-    """Error code, and the mechanisms the broker has. Raises ProtocolError."""
+    """Returns the error code, and the mechanisms of the broker. Raises ProtocolError."""
     cursor = cursor_of(response)
     error = cursor.int16()
     return error, tuple([cursor.string() for _ in range(max(cursor.count(2), 0))])
@@ -242,8 +244,8 @@ def decode_sasl_handshake(response: ClientResponse) -> tuple[int, tuple[str, ...
 
 @dataclass(frozen=True, slots=True)
 class SaslAnswer:
-    """The answer of a broker to SaslAuthenticate. lifetime_ms: how long the session lasts (KIP-368), 0 if it does not
-    end or the version does not tell."""
+    """A broker's answer to SaslAuthenticate. lifetime_ms: the lifetime of the session (KIP-368), 0 if it does not end
+    or the version does not report it."""
 
     error_code: int
     message: str
@@ -252,12 +254,12 @@ class SaslAnswer:
 
 
 def sasl_authenticate_request(token: bytes, version: int) -> ClientRequest:
-    """Version 0 or 1."""
+    """Makes a SaslAuthenticate request in version 0 or 1."""
     return ClientRequest(SASL_AUTHENTICATE, version, False, (INT32.pack(len(token)) + token,))
 
 
 def decode_sasl_authenticate(response: ClientResponse) -> SaslAnswer:
-    """Raises ProtocolError."""
+    """Decodes a SaslAuthenticate response. Raises ProtocolError."""
     cursor = cursor_of(response)
     error, message, token = cursor.int16(), cursor.nullable_string(), cursor.byte_string()
     return SaslAnswer(error, message or "", token, cursor.int64() if response.request.api_version >= 1 else 0)
@@ -288,7 +290,7 @@ def _topic(cursor: Cursor, flexible: bool, has_epochs: bool) -> TopicLeaders:
 def _partition(cursor: Cursor, flexible: bool, has_epochs: bool) -> PartitionLeader:
     error, number, leader = cursor.int16(), cursor.int32(), cursor.int32()
     epoch = cursor.int32() if has_epochs else -1
-    for _ in range(3 if has_epochs else 2):  # replicas, those in sync, those offline
+    for _ in range(3 if has_epochs else 2):  # replicas, in-sync replicas, offline replicas
         for _ in range(count_of(cursor, flexible, 4)):
             cursor.int32()
     if flexible:

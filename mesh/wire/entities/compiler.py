@@ -1,4 +1,4 @@
-"""Makes a program's steps of the fields of a message."""
+"""Compiles the fields of a message into the steps of a program."""
 
 from __future__ import annotations
 
@@ -8,27 +8,45 @@ from typing import Final, NamedTuple
 
 from mesh.wire.entities import entity_steps, steps
 from mesh.wire.entities.fields import FIXED_SIZES, Field
-from mesh.wire.entities.kinds import Kind
+from mesh.wire.entities.kinds import EntityKind
 from mesh.wire.entities.steps import Step
 from mesh.wire.spans import encoded_count
 
-_BROKER: Final = [Kind.NODE, Kind.HOST, Kind.PORT]
+_BROKER: Final = [EntityKind.NODE, EntityKind.HOST, EntityKind.PORT]
 _FIXED: Final = {
-    (Kind.NODE, "int32"): entity_steps.node,
-    (Kind.PRODUCER, "int64"): entity_steps.producer,
-    (Kind.TOPIC_ID, "uuid"): entity_steps.topic_id,
-    (Kind.COORDINATOR_ERROR, "int16"): entity_steps.coordinator_error,
+    (EntityKind.NODE, "int32"): entity_steps.node,
+    (EntityKind.PARTITION, "int32"): entity_steps.partition,
+    (EntityKind.LEADER_EPOCH, "int32"): entity_steps.leader_epoch,
+    (EntityKind.RECORD_EPOCH, "int32"): entity_steps.record_epoch,
+    (EntityKind.END_EPOCH, "int32"): entity_steps.end_epoch,
+    (EntityKind.END_OFFSET, "int64"): entity_steps.end_offset,
+    (EntityKind.PRODUCER, "int64"): entity_steps.producer,
+    (EntityKind.TOPIC_ID, "uuid"): entity_steps.topic_id,
+    (EntityKind.COORDINATOR_ERROR, "int16"): entity_steps.coordinator_error,
 }
-_MARKS: Final = frozenset({Kind.NONE, Kind.RESOURCE_TYPE, Kind.KEY_TYPE})
-"""Kinds of fields that hold no entity and stand alone in some version."""
+_MARKS: Final = frozenset({EntityKind.NONE, EntityKind.RESOURCE_TYPE, EntityKind.KEY_TYPE})
+"""Kinds of fields that contain no entity themselves."""
 
-ALL_KINDS: Final = frozenset(Kind)
-ADDRESSES: Final = frozenset({Kind.HOST, Kind.PORT, Kind.COORDINATOR_ERROR, Kind.ENDPOINT_TYPE})
-"""What has to be read to replace the addresses of brokers and nothing else."""
+ALL_KINDS: Final = frozenset(EntityKind)
+OF_PARTITIONS: Final = frozenset(
+    {
+        EntityKind.PARTITION,
+        EntityKind.LEADER_EPOCH,
+        EntityKind.RECORD_EPOCH,
+        EntityKind.END_EPOCH,
+        EntityKind.END_OFFSET,
+    }
+)
+WITHOUT_PARTITIONS: Final = ALL_KINDS - OF_PARTITIONS
+"""All kinds except those of partitions, for messages in which partition numbers and epochs stay the same: there are
+many of them, and they need not be read."""
+ADDRESSES: Final = frozenset({EntityKind.HOST, EntityKind.PORT, EntityKind.COORDINATOR_ERROR, EntityKind.ENDPOINT_TYPE})
+"""The kinds to read if only addresses of brokers are replaced."""
 
 
 class _Part(NamedTuple):
-    """One step and the fewest bytes that it reads. empty: what it often reads, if that is always the same."""
+    """One step, with the fewest bytes that it reads. empty: the bytes that it usually reads if it has no contents; None
+    if they vary."""
 
     step: Step
     minimal_size: int
@@ -36,10 +54,11 @@ class _Part(NamedTuple):
     empty: bytes | None = None
 
 
-def compiled(fields: Sequence[Field], is_flexible: bool, kinds: frozenset[Kind], is_whole: bool) -> Step:
-    """The step that reads a message.
+def compiled(fields: Sequence[Field], is_flexible: bool, kinds: frozenset[EntityKind], is_whole: bool) -> Step:
+    """Returns the step that reads a message.
 
-    kinds: what is asked about. is_whole: also what is behind the last of it is read, so that all of it must fit.
+    kinds: the kinds of entities to translate. is_whole: whether bytes after the last such entity are read too, so that
+    the whole message must be valid.
     """
     return _Compiler(is_flexible, kinds, is_whole).message(fields)
 
@@ -47,7 +66,7 @@ def compiled(fields: Sequence[Field], is_flexible: bool, kinds: frozenset[Kind],
 @dataclass(frozen=True, slots=True)
 class _Compiler:
     is_flexible: bool
-    kinds: frozenset[Kind]
+    kinds: frozenset[EntityKind]
     is_whole: bool
 
     def message(self, fields: Sequence[Field]) -> Step:
@@ -74,10 +93,10 @@ class _Compiler:
         place = 0
         while place < len(fields):
             kinds = [self._kind(field) for field in fields[place : place + 3]]
-            if kinds == _BROKER or kinds == [Kind.NONE, Kind.HOST, Kind.PORT]:
+            if kinds == _BROKER or kinds == [EntityKind.NONE, EntityKind.HOST, EntityKind.PORT]:
                 parts.append(self._broker(fields, fields[place + 3 :]))
                 place += 3
-            elif kinds[0] is Kind.ENDPOINT_TYPE:
+            elif kinds[0] is EntityKind.ENDPOINT_TYPE:
                 return [*parts, self._endpoints(fields[place + 1 :])]
             elif (typed := self._typed(kinds[:2], fields[place : place + 2])) is not None:
                 parts.append(typed)
@@ -89,10 +108,10 @@ class _Compiler:
 
     def _broker(self, fields: Sequence[Field], behind: Sequence[Field]) -> _Part:
         size = 4 + self._text_size + 4
-        if Kind.COORDINATOR_ERROR not in map(self._kind, fields):
-            return _Part(entity_steps.Broker(self.is_flexible), size, has_entities=True)
-        is_error_behind = bool(behind) and self._kind(behind[0]) is Kind.COORDINATOR_ERROR
-        return _Part(entity_steps.Coordinator(is_error_behind, self.is_flexible), size, has_entities=True)
+        if EntityKind.COORDINATOR_ERROR not in map(self._kind, fields):
+            return _Part(entity_steps.BrokerFields(self.is_flexible), size, has_entities=True)
+        is_error_behind = bool(behind) and self._kind(behind[0]) is EntityKind.COORDINATOR_ERROR
+        return _Part(entity_steps.CoordinatorFields(is_error_behind, self.is_flexible), size, has_entities=True)
 
     def _endpoints(self, behind: Sequence[Field]) -> _Part:
         brokers = _in_sequence(self._plain(behind))
@@ -101,27 +120,28 @@ class _Compiler:
         step = entity_steps.EndpointType(brokers.step, controllers.step)
         return _Part(step, 1 + brokers.minimal_size, brokers.has_entities)
 
-    def _typed(self, kinds: Sequence[Kind], fields: Sequence[Field]) -> _Part | None:
+    def _typed(self, kinds: Sequence[EntityKind], fields: Sequence[Field]) -> _Part | None:
         size = 1 + self._text_size
         match kinds:
-            case [Kind.RESOURCE_TYPE, Kind.RESOURCE_NAME]:
+            case [EntityKind.RESOURCE_TYPE, EntityKind.RESOURCE_NAME]:
                 step: Step = entity_steps.TypedText(entity_steps.RESOURCES, self.is_flexible, is_type_first=True)
-            case [Kind.RESOURCE_NAME, Kind.RESOURCE_TYPE]:
+            case [EntityKind.RESOURCE_NAME, EntityKind.RESOURCE_TYPE]:
                 step = entity_steps.TypedText(entity_steps.RESOURCES, self.is_flexible, is_type_first=False)
-            case [Kind.KEY, Kind.KEY_TYPE]:
+            case [EntityKind.KEY, EntityKind.KEY_TYPE]:
                 step = entity_steps.TypedText(entity_steps.KEYS, self.is_flexible, is_type_first=False)
-            case [Kind.KEY_TYPE, Kind.KEY] if fields[1].is_array and self.is_flexible:
+            case [EntityKind.KEY_TYPE, EntityKind.KEY] if fields[1].is_array and self.is_flexible:
                 step = entity_steps.TypedTexts(entity_steps.KEYS)
             case _:
                 return None
         return _Part(step, size, has_entities=True)
 
     def _field(self, field: Field) -> _Part:
-        """Of one value or an array of them."""
+        """Compiles a field with one value or an array of values."""
         if not field.is_array:
             return self._value(field, field.is_nullable)
-        if self._kind(field) is Kind.NODE:
-            return _Part(entity_steps.Nodes(self.is_flexible, field.is_nullable), self._count_size, has_entities=True)
+        if (ask := entity_steps.NUMBERS.get(self._kind(field))) is not None:
+            numbers = entity_steps.Numbers(ask, self.is_flexible, field.is_nullable)
+            return _Part(numbers, self._count_size, has_entities=True)
         element = self._value(field, is_nullable=False)
         if isinstance(element.step, steps.Skip):
             step: Step = steps.SkipArray(element.minimal_size, self.is_flexible, field.is_nullable)
@@ -136,7 +156,7 @@ class _Compiler:
 
     def _is_list_of_brokers(self, field: Field) -> bool:
         kinds = [self._kind(one) for one in field.fields]
-        return Kind.HOST in kinds and Kind.COORDINATOR_ERROR not in kinds
+        return EntityKind.HOST in kinds and EntityKind.COORDINATOR_ERROR not in kinds
 
     def _value(self, field: Field, is_nullable: bool) -> _Part:
         if field.wire_type == "struct":
@@ -167,9 +187,9 @@ class _Compiler:
         size = self._text_size if field.wire_type == "string" else self._count_size
         return _Part(step, size, has_entities=False, empty=_null(size) if is_nullable else None)
 
-    def _kind(self, field: Field) -> Kind:
-        """NONE where nobody asks about it."""
-        return field.kind if field.kind in self.kinds and field.kind is not None else Kind.NONE
+    def _kind(self, field: Field) -> EntityKind:
+        """Returns the kind of a field; NONE if it need not be translated."""
+        return field.kind if field.kind in self.kinds and field.kind is not None else EntityKind.NONE
 
     @property
     def _text_size(self) -> int:
@@ -181,7 +201,8 @@ class _Compiler:
 
 
 def _in_sequence(parts: Sequence[_Part]) -> _Part:
-    """All parts as one; neighbours of fixed size are passed over at once, and those that are often empty with them."""
+    """Joins parts into one. Neighbours of fixed size are skipped in one step, together with neighbours that are usually
+    empty."""
     joined: list[_Part] = []
     for part in parts:
         if joined and isinstance(part.step, steps.Skip) and isinstance(joined[-1].step, steps.Skip):
@@ -204,7 +225,7 @@ def _passed_at_once(parts: Iterable[_Part]) -> Iterator[Step]:
 
 
 def _as_one(run: Sequence[_Part]) -> Iterator[Step]:
-    """run: one step, and others behind it that are often empty."""
+    """Yields the steps of a run: one step, followed by others that are usually empty."""
     if not run:
         return
     first, *others = run
@@ -225,5 +246,5 @@ def _skip(size: int) -> _Part:
 
 
 def _null(size: int) -> bytes:
-    """As the length of a text or of bytes; with one byte, of the flexible encoding."""
+    """Returns the null length of a string or of bytes; one byte in the flexible encoding."""
     return (0).to_bytes(1, "big") if size == 1 else (-1).to_bytes(size, "big", signed=True)

@@ -1,4 +1,4 @@
-"""The fields of one message in one version: what the programs are made of."""
+"""The fields of one message in one version, from which the programs are compiled."""
 
 from __future__ import annotations
 
@@ -6,44 +6,42 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, Literal, TypeAlias
 
-from mesh.wire.entities.kinds import Kind
+from mesh.wire.entities.kinds import EntityKind
 
 
-class Unsaid(Enum):
-    """A default that nobody has declared: what is zero or empty of the field's type."""
+class NoDefault(Enum):
+    """The default of a field that declares none: zero or empty."""
 
-    UNSAID = 0
+    NO_DEFAULT = 0
 
 
-UNSAID: Final = Unsaid.UNSAID
-Default: TypeAlias = int | float | str | Literal[Unsaid.UNSAID] | None
+NO_DEFAULT: Final = NoDefault.NO_DEFAULT
+Default: TypeAlias = int | float | str | Literal[NoDefault.NO_DEFAULT] | None
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A field as it stands on the wire, of one value or of an array of them.
+    """A field on the wire, with one value or an array of values.
 
-    name: kio's, Kafka's in small letters.
-    wire_type: one of Kafka's primitive types, or "struct", of `fields`.
-    kind: of its values; None where the types of kio and Kafka do not say it.
-    tag: its number; None: it is always there.
-    default: what the field has where nobody sets it; None is null.
-    is_time: a duration or a point in time, whose name kio leaves Kafka's `_ms` off.
+    name: kio's name, which is Kafka's in snake case. wire_type: one of Kafka's primitive types, or "struct", which has
+    `fields`. kind: the kind of its values; None if the types of kio and Kafka do not determine it. tag: its tag; None
+    if it is not a tagged field. default: its default value; None means null. is_time: whether it is a duration or a
+    point in time, whose name lacks Kafka's `_ms` in kio.
     """
 
     name: str
     wire_type: str
-    kind: Kind | None = None
+    kind: EntityKind | None = None
     is_array: bool = False
     is_nullable: bool = False
     tag: int | None = None
     fields: tuple[Field, ...] = ()
-    default: Default = UNSAID
+    default: Default = NO_DEFAULT
     is_time: bool = False
 
     @property
     def kafka_name(self) -> str:
-        """Kafka's name in small letters."""
+        """Kafka's name in snake case."""
         return f"{self.name}_ms" if self.is_time else self.name
 
 
@@ -57,4 +55,4 @@ FIXED_SIZES = {
     "float64": 8,
     "uuid": 16,
 }
-"""The bytes of the types that always have as many."""
+"""The sizes of types with a fixed size, in bytes."""

@@ -1,4 +1,4 @@
-"""What whoever passes messages on puts in place of the entities in them."""
+"""The interface through which programs translate the entities in messages that are passed on."""
 
 from __future__ import annotations
 
@@ -8,19 +8,20 @@ from uuid import UUID
 from mesh.wire.messages import Buffer
 
 
-class Entities(Protocol):
-    """One answer for each entity of a message, in the order of the message; the same entity: its bytes stay.
+class EntityTranslator(Protocol):
+    """Translates the entities of a message. Each method is called in the order of the message; an entity that stays
+    equal keeps its bytes.
 
-    Nobody is asked about what is null, about node ids and producer ids below 0, the zero topic id, an address without a
-    host, and the node ids and addresses of controllers in DescribeCluster: they pass as they are.
+    Not translated are: nulls; node ids, producer ids, leader epochs and record epochs below 0; the zero topic id;
+    addresses without a host; and controllers' ids and addresses in DescribeCluster.
     """
 
     def node(self, node: int) -> int: ...
 
     def address(self, node: int, host: str, port: int) -> tuple[str, int] | None:
-        """Of a broker, by the id that it has in the frame. None: clients cannot reach it.
+        """Returns the address of a broker for clients, by the node id in the frame. None: clients cannot reach it.
 
-        It is left out of the list in which it stands then; the coordinator of FindCoordinator is not available.
+        The broker is then left out of its list; FindCoordinator reports such a coordinator as not available.
         """
 
     def cluster_id(self, cluster_id: str) -> str: ...
@@ -30,29 +31,46 @@ class Entities(Protocol):
     def topic_id(self, topic_id: UUID) -> UUID: ...
 
     def topic_pattern(self, pattern: str) -> str:
-        """A regular expression of RE2."""
+        """Translates a regular expression (RE2) of topic names."""
+
+    def partition(self, partition: int) -> int:
+        """Translates a partition number of the topic that was translated last. Called only by programs with
+        partitions."""
+
+    def leader_epoch(self, epoch: int) -> int:
+        """Translates the leader epoch of the partition that was translated last. The same partition applies to the next
+        three methods."""
+
+    def record_epoch(self, epoch: int) -> int:
+        """Translates the leader epoch of a record that a client has read."""
+
+    def end_epoch(self, epoch: int) -> int:
+        """Translates the leader epoch of the end offset that is translated next; -1 if it is unknown."""
+
+    def end_offset(self, offset: int) -> int: ...
 
     def group(self, group_id: str) -> str: ...
 
     def transactional_id(self, transactional_id: str) -> str: ...
 
     def transactional_id_pattern(self, pattern: str) -> str:
-        """A regular expression of RE2."""
+        """Translates a regular expression (RE2) of transactional ids."""
 
     def producer(self, producer_id: int) -> int: ...
 
     def coordinator_key(self, key: str) -> str:
-        """Of an answer to FindCoordinator, which does not say what was asked: a group, or a transactional id."""
+        """Translates a key in an answer to FindCoordinator, which has no key type: a group id or a transactional id."""
 
     def subscription(self, subscription: memoryview) -> Buffer:
-        """What a member of a classic group says of itself; for consumers a ConsumerProtocolSubscription."""
+        """Translates the subscription of a member of a classic group; for consumers a ConsumerProtocolSubscription."""
 
     def assignment(self, assignment: memoryview) -> Buffer:
-        """What the leader of a classic group gives a member; for consumers a ConsumerProtocolAssignment."""
+        """Translates the assignment that the leader of a classic group gives a member; for consumers a
+        ConsumerProtocolAssignment."""
 
 
 class Unchanged:
-    """Entities that all stay what they are; to be derived from."""
+    """A base class for `EntityTranslator` that leaves all entities unchanged."""
 
     __slots__ = ()
 
@@ -73,6 +91,21 @@ class Unchanged:
 
     def topic_pattern(self, pattern: str) -> str:
         return pattern
+
+    def partition(self, partition: int) -> int:
+        return partition
+
+    def leader_epoch(self, epoch: int) -> int:
+        return epoch
+
+    def record_epoch(self, epoch: int) -> int:
+        return epoch
+
+    def end_epoch(self, epoch: int) -> int:
+        return epoch
+
+    def end_offset(self, offset: int) -> int:
+        return offset
 
     def group(self, group_id: str) -> str:
         return group_id

@@ -1,16 +1,18 @@
-"""What a field of a message is to somebody who passes the message on."""
+"""The kinds of fields in a message, for the programs that pass messages on."""
 
 from __future__ import annotations
 
 from enum import Enum, auto
 
 
-class Kind(Enum):
-    """The kind of entity that a field holds, or what has to be known of it to find those of others.
+class EntityKind(Enum):
+    """The kind of entity in a field, or a kind that helps to find other entities.
 
-    RESOURCE_TYPE says what RESOURCE_NAME beside it is, KEY_TYPE what KEY beside it is. ENDPOINT_TYPE says whether the
-    nodes behind it are brokers. COORDINATOR_ERROR becomes COORDINATOR_NOT_AVAILABLE where clients cannot reach the
-    coordinator.
+    RESOURCE_TYPE is the type of the RESOURCE_NAME next to it, KEY_TYPE that of the KEY next to it. ENDPOINT_TYPE tells
+    whether the nodes after it are brokers. COORDINATOR_ERROR becomes COORDINATOR_NOT_AVAILABLE if clients cannot reach
+    the coordinator. PARTITION is a partition of the topic before it. LEADER_EPOCH is the epoch of the partition before
+    it, as a client or a broker knows it; RECORD_EPOCH is the epoch of a record that a client has read. END_EPOCH and
+    END_OFFSET are a leader epoch and the end offset of its log.
     """
 
     NONE = auto()
@@ -21,6 +23,11 @@ class Kind(Enum):
     TOPIC = auto()
     TOPIC_ID = auto()
     TOPIC_PATTERN = auto()
+    PARTITION = auto()
+    LEADER_EPOCH = auto()
+    RECORD_EPOCH = auto()
+    END_EPOCH = auto()
+    END_OFFSET = auto()
     GROUP = auto()
     TRANSACTIONAL_ID = auto()
     TRANSACTIONAL_ID_PATTERN = auto()
@@ -36,8 +43,8 @@ class Kind(Enum):
     ASSIGNMENT = auto()
 
 
-class Side(Enum):
-    """Which of the two messages of an API."""
+class Direction(Enum):
+    """The direction of a message of an API: request or response."""
 
     REQUEST = auto()
     RESPONSE = auto()

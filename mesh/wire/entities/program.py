@@ -1,6 +1,7 @@
-"""The programs that pass a message on with other entities in it, one for each API, version and side.
+"""The programs that translate entities in a message that is passed on: one for each API, version and side.
 
-They are made when they are first asked for, and kept: kio's modules, one for each message, take long to import.
+A program is compiled when it is first needed, and cached. kio has one module for each message, and importing them all
+takes long.
 """
 
 from __future__ import annotations
@@ -9,9 +10,9 @@ from dataclasses import dataclass
 from functools import cache
 
 from mesh.wire.apis import ApiKey, is_flexible
-from mesh.wire.entities.compiler import ADDRESSES, ALL_KINDS, compiled
-from mesh.wire.entities.handler import Entities
-from mesh.wire.entities.kinds import Kind, Side
+from mesh.wire.entities.compiler import ADDRESSES, ALL_KINDS, WITHOUT_PARTITIONS, compiled
+from mesh.wire.entities.handler import EntityTranslator
+from mesh.wire.entities.kinds import Direction, EntityKind
 from mesh.wire.entities.layouts import layout
 from mesh.wire.entities.steps import Step, Walk
 from mesh.wire.messages import Buffer
@@ -20,15 +21,16 @@ from mesh.wire.relayed_apis import RELAYED_APIS
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """What there is to do with a message of one API, version and side."""
+    """A program that translates the entities in a message of one API, version and side."""
 
     _step: Step
 
-    def translate(self, frame: memoryview, start: int, to: Entities) -> list[Buffer]:
-        """The frame with other entities in it: slices of it where nothing has changed, and what has.
+    def translate(self, frame: memoryview, start: int, to: EntityTranslator) -> list[Buffer]:
+        """Returns the frame with translated entities: slices of the frame where nothing has changed, and the changed
+        bytes.
 
-        start: where the body begins in it; what is behind the body passes as it is. Raises ProtocolError for a body
-        that does not fit, ValueError for an entity that is too long for Kafka.
+        start: the position of the body; bytes after the body stay. Raises ProtocolError for an invalid body, ValueError
+        for an entity that is too long for Kafka.
         """
         walk = Walk(frame, start, to)
         self._step(walk)
@@ -36,18 +38,25 @@ class Program:
 
 
 @cache
-def program(api_key: ApiKey, version: int, side: Side) -> Program:
-    """Asks about every entity, and reads all of the body. Raises ValueError for a version that is not relayed."""
+def program(api_key: ApiKey, version: int, side: Direction) -> Program:
+    """Returns the program that translates all entities except partitions and epochs, and reads the whole body. Raises
+    ValueError for a version that is not relayed."""
+    return _made(api_key, version, side, WITHOUT_PARTITIONS, is_whole=True)
+
+
+@cache
+def program_with_partitions(api_key: ApiKey, version: int, side: Direction) -> Program:
+    """Returns the same program as `program`, except that it also translates partitions and epochs."""
     return _made(api_key, version, side, ALL_KINDS, is_whole=True)
 
 
 @cache
 def program_of_addresses(api_key: ApiKey, version: int) -> Program:
-    """Asks about the addresses in a response, and reads no further than the last of them."""
-    return _made(api_key, version, Side.RESPONSE, ADDRESSES, is_whole=False)
+    """Returns the program that translates the addresses in a response, and reads no further than the last address."""
+    return _made(api_key, version, Direction.RESPONSE, ADDRESSES, is_whole=False)
 
 
-def _made(api_key: ApiKey, version: int, side: Side, kinds: frozenset[Kind], is_whole: bool) -> Program:
+def _made(api_key: ApiKey, version: int, side: Direction, kinds: frozenset[EntityKind], is_whole: bool) -> Program:
     if api_key not in RELAYED_APIS or version not in RELAYED_APIS[api_key].all():
         raise ValueError(f"{api_key.name} v{version} is not relayed")
     return Program(compiled(layout(api_key, version, side), is_flexible(api_key, version), kinds, is_whole))

@@ -1,7 +1,7 @@
-"""Steps of a program that pass over what holds no entity, and those that repeat or nest others.
+"""Steps of a program that skip fields without entities, and steps that repeat or contain others.
 
-A step reads one or more fields where a walk stands and leaves it behind them. It raises ProtocolError for bytes that do
-not fit.
+A step reads one or more fields at the position of a walk, and moves the position behind them. It raises ProtocolError
+for invalid bytes.
 """
 
 from __future__ import annotations
@@ -10,24 +10,24 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from mesh.wire.entities.handler import Entities
+from mesh.wire.entities.handler import EntityTranslator
 from mesh.wire.errors import ProtocolError
 from mesh.wire.spans import Spans, encoded_count
 from mesh.wire.writer import encode_unsigned_varint
 
 
 class Walk(Spans):
-    """The way through one frame.
+    """The state of a program's run over one frame. translator: translates the entities.
 
-    is_left_out: whether clients cannot reach the broker that has just been read; who reads the list takes note.
-    error_at: where the error code of a coordinator begins, and how many spans were replaced in front of it.
+    is_left_out: whether clients cannot reach the broker that was read last; the step that reads its list uses it.
+    error_at: the position of a coordinator's error code, and the number of replaced spans before it.
     """
 
-    __slots__ = ("error_at", "is_left_out", "to")
+    __slots__ = ("error_at", "is_left_out", "translator")
 
-    def __init__(self, frame: memoryview, position: int, to: Entities) -> None:
+    def __init__(self, frame: memoryview, position: int, translator: EntityTranslator) -> None:
         super().__init__(frame, position)
-        self.to: Final = to
+        self.translator: Final = translator
         self.is_left_out = False
         self.error_at = (0, 0)
 
@@ -41,7 +41,7 @@ def null(walk: Walk, what: str) -> ProtocolError:
 
 @dataclass(frozen=True, slots=True)
 class Skip:
-    """Passes over so many bytes."""
+    """Skips a fixed number of bytes."""
 
     size: int
 
@@ -54,7 +54,7 @@ class Skip:
 
 @dataclass(frozen=True, slots=True)
 class SkipString:
-    """Passes over a string with two bytes of length."""
+    """Skips a string with a length of two bytes."""
 
     is_nullable: bool
 
@@ -68,7 +68,7 @@ class SkipString:
 
 @dataclass(frozen=True, slots=True)
 class SkipBytes:
-    """Passes over bytes or records with four bytes of length."""
+    """Skips bytes or records with a length of four bytes."""
 
     is_nullable: bool
 
@@ -82,7 +82,7 @@ class SkipBytes:
 
 @dataclass(frozen=True, slots=True)
 class SkipCompact:
-    """Passes over a string, bytes or records of the flexible encoding."""
+    """Skips a string, bytes or records in the flexible encoding."""
 
     is_nullable: bool
 
@@ -96,7 +96,7 @@ class SkipCompact:
 
 @dataclass(frozen=True, slots=True)
 class Sequence:
-    """Several steps."""
+    """Runs several steps one after the other."""
 
     steps: tuple[Step, ...]
 
@@ -107,9 +107,9 @@ class Sequence:
 
 @dataclass(frozen=True, slots=True)
 class OftenEmpty:
-    """Passes over fields that are empty most of the time, all at once then, and over so many bytes in front of them.
+    """Skips bytes of a fixed size and the fields after them, which are usually empty, in one comparison.
 
-    otherwise: what passes over all of it where one of them is not empty.
+    otherwise: skips all of them one by one if any field is not empty.
     """
 
     size: int
@@ -127,7 +127,7 @@ class OftenEmpty:
 
 @dataclass(frozen=True, slots=True)
 class NullableStruct:
-    """A struct behind a byte that says whether it is there."""
+    """Reads a struct after a byte that tells whether it exists."""
 
     content: Step
 
@@ -138,7 +138,7 @@ class NullableStruct:
 
 @dataclass(frozen=True, slots=True)
 class Array:
-    """An array of elements that have so many bytes at least."""
+    """Reads an array. element_size: the fewest bytes of an element."""
 
     element: tuple[Step, ...]
     element_size: int
@@ -157,7 +157,7 @@ class Array:
 
 @dataclass(frozen=True, slots=True)
 class SkipArray:
-    """Passes over an array of elements that have so many bytes each."""
+    """Skips an array whose elements have a fixed size."""
 
     element_size: int
     is_flexible: bool
@@ -173,7 +173,7 @@ class SkipArray:
 
 @dataclass(frozen=True, slots=True)
 class BrokerArray:
-    """An array of structs with addresses; those that clients cannot reach are left out of it."""
+    """Reads an array of structs with addresses, and leaves out brokers that clients cannot reach."""
 
     element: Step
     element_size: int
@@ -203,16 +203,16 @@ class BrokerArray:
 
 @dataclass(frozen=True, slots=True)
 class Tags:
-    """Tagged fields. Those that hold entities are read, each within its size, which changes with them.
+    """Reads tagged fields. Those with entities are translated, and their sizes are changed if necessary.
 
-    is_last: nothing behind those that are known is looked at.
+    is_last: whether fields after the known ones need not be read.
     """
 
     known: Mapping[int, Step]
     is_last: bool
 
     def __call__(self, walk: Walk) -> None:
-        if walk.has_no_tags():
+        if walk.skip_empty_tags():
             return
         known = self.known
         wanted = len(known)

@@ -1,8 +1,8 @@
-"""The messages a mesh reads and writes, free of versions: plain values, Kafka's field names.
+"""The messages that a mesh reads and writes, independent of versions: plain values with Kafka's field names.
 
-One request and one response for each API, in the shape of its newest version. Fields that an older version lacks have
-defaults; `mesh.wire.shapes` converts where older versions differ in shape. Durations are whole milliseconds and their
-names end in `_ms`; a topic id that is the zero UUID on the wire is None here.
+Each API has one request and one response class, in the shape of its newest version. Fields that an older version lacks
+have defaults; `mesh.wire.shapes` converts older versions of another shape. Durations are whole milliseconds, and their
+names end in `_ms`. A topic id that is encoded as the zero UUID is None here.
 """
 
 from __future__ import annotations
@@ -42,6 +42,23 @@ from mesh.wire.messages.authentication import (
     SaslAuthenticateResponse,
     SaslHandshakeRequest,
     SaslHandshakeResponse,
+)
+from mesh.wire.messages.configs import (
+    GROUP_RESOURCE,
+    AlterableConfig,
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    ConfigResource,
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribedConfig,
+    DescribedConfigSynonym,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
 )
 from mesh.wire.messages.consumer_groups import (
     ConsumerGroupAssignment,
@@ -122,6 +139,9 @@ from mesh.wire.messages.share_groups import (
     AlteredShareOffsetsTopic,
     AlterShareGroupOffsetsRequest,
     AlterShareGroupOffsetsResponse,
+    DeletedShareOffsetsTopic,
+    DeleteShareGroupOffsetsRequest,
+    DeleteShareGroupOffsetsResponse,
     DescribedShareGroup,
     DescribedShareMember,
     DescribeShareGroupOffsetsRequest,
@@ -146,6 +166,7 @@ from mesh.wire.messages.share_groups import (
     ShareOffsetsPartitionResponse,
     ShareOffsetsTopic,
     ShareOffsetsTopicResponse,
+    ShareOffsetsTopicToDelete,
     SharePartition,
     ShareTopic,
 )
@@ -178,6 +199,10 @@ RequestMessage: TypeAlias = (
     | ShareGroupDescribeRequest
     | DescribeShareGroupOffsetsRequest
     | AlterShareGroupOffsetsRequest
+    | DeleteShareGroupOffsetsRequest
+    | DescribeConfigsRequest
+    | IncrementalAlterConfigsRequest
+    | ListConfigResourcesRequest
 )
 
 ResponseMessage: TypeAlias = (
@@ -208,19 +233,28 @@ ResponseMessage: TypeAlias = (
     | ShareGroupDescribeResponse
     | DescribeShareGroupOffsetsResponse
     | AlterShareGroupOffsetsResponse
+    | DeleteShareGroupOffsetsResponse
+    | DescribeConfigsResponse
+    | IncrementalAlterConfigsResponse
+    | ListConfigResourcesResponse
 )
 
 __all__ = [
+    "GROUP_RESOURCE",
     "AcknowledgementBatch",
     "AcquiredRange",
+    "AlterConfigsResource",
+    "AlterConfigsResourceResponse",
     "AlterShareGroupOffsetsRequest",
     "AlterShareGroupOffsetsResponse",
+    "AlterableConfig",
     "AlteredShareOffset",
     "AlteredShareOffsetsTopic",
     "ApiVersion",
     "ApiVersionsRequest",
     "ApiVersionsResponse",
     "Buffer",
+    "ConfigResource",
     "ConsumerGroupAssignment",
     "ConsumerGroupDescribeRequest",
     "ConsumerGroupDescribeResponse",
@@ -230,14 +264,23 @@ __all__ = [
     "DeletableGroupResult",
     "DeleteGroupsRequest",
     "DeleteGroupsResponse",
+    "DeleteShareGroupOffsetsRequest",
+    "DeleteShareGroupOffsetsResponse",
+    "DeletedShareOffsetsTopic",
     "DescribeClusterBroker",
     "DescribeClusterRequest",
     "DescribeClusterResponse",
+    "DescribeConfigsRequest",
+    "DescribeConfigsResource",
+    "DescribeConfigsResponse",
+    "DescribeConfigsResult",
     "DescribeGroupsRequest",
     "DescribeGroupsResponse",
     "DescribeShareGroupOffsetsRequest",
     "DescribeShareGroupOffsetsResponse",
     "DescribedAssignment",
+    "DescribedConfig",
+    "DescribedConfigSynonym",
     "DescribedConsumer",
     "DescribedConsumerGroup",
     "DescribedGroup",
@@ -257,6 +300,8 @@ __all__ = [
     "ForgottenTopic",
     "HeartbeatRequest",
     "HeartbeatResponse",
+    "IncrementalAlterConfigsRequest",
+    "IncrementalAlterConfigsResponse",
     "JoinGroupMember",
     "JoinGroupProtocol",
     "JoinGroupRequest",
@@ -265,6 +310,8 @@ __all__ = [
     "LeaveGroupMemberResponse",
     "LeaveGroupRequest",
     "LeaveGroupResponse",
+    "ListConfigResourcesRequest",
+    "ListConfigResourcesResponse",
     "ListGroupsRequest",
     "ListGroupsResponse",
     "ListOffsetsPartition",
@@ -332,6 +379,7 @@ __all__ = [
     "ShareOffsetsPartitionResponse",
     "ShareOffsetsTopic",
     "ShareOffsetsTopicResponse",
+    "ShareOffsetsTopicToDelete",
     "SharePartition",
     "ShareTopic",
     "SupportedFeatureKey",

@@ -1,4 +1,4 @@
-"""Messages of tools: groups and the cluster as people look at them and change them."""
+"""Messages of tools that inspect and change groups and clusters."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ class DescribeGroupsRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribedGroupMember:
-    """member_metadata: ConsumerProtocolSubscription; member_assignment: ConsumerProtocolAssignment."""
+    """A member in DescribeGroups. member_metadata: a ConsumerProtocolSubscription. member_assignment: a
+    ConsumerProtocolAssignment."""
 
     member_id: str
     group_instance_id: str | None = None
@@ -27,7 +28,7 @@ class DescribedGroupMember:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribedGroup:
-    """protocol_data: the name of the assignor. error_message: from v6 on."""
+    """A group in DescribeGroups. protocol_data: the name of the assignor. error_message: since v6."""
 
     error_code: ErrorCode = ErrorCode.NONE
     error_message: str | None = None
@@ -40,7 +41,7 @@ class DescribedGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribeGroupsResponse:
-    """groups: one for each group asked for, in that order."""
+    """The response of DescribeGroups. groups: one for each requested group, in the order of the request."""
 
     throttle_time_ms: int = 0
     groups: tuple[DescribedGroup, ...]
@@ -48,7 +49,8 @@ class DescribeGroupsResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListGroupsRequest:
-    """Empty filters let everything pass. states_filter: from v4 on; types_filter: from v5 on (KIP-848)."""
+    """A ListGroups request; an empty filter matches all groups. states_filter: since v4. types_filter: since v5
+    (KIP-848)."""
 
     states_filter: tuple[str, ...] = ()
     types_filter: tuple[str, ...] = ()
@@ -82,7 +84,7 @@ class DeletableGroupResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteGroupsResponse:
-    """results: one for each group named, in that order."""
+    """The response of DeleteGroups. results: one for each requested group, in the order of the request."""
 
     throttle_time_ms: int = 0
     results: tuple[DeletableGroupResult, ...]
@@ -119,7 +121,7 @@ class OffsetDeleteTopicResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetDeleteResponse:
-    """error_code: of the whole request; then there are no topics."""
+    """The response of OffsetDelete. error_code: the top-level error; with an error there are no topics."""
 
     error_code: ErrorCode = ErrorCode.NONE
     throttle_time_ms: int = 0
@@ -128,7 +130,7 @@ class OffsetDeleteResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribeClusterRequest:
-    """endpoint_type: 1 brokers, 2 controllers; from v1 on (KIP-919)."""
+    """A DescribeCluster request. endpoint_type: 1 for brokers, 2 for controllers; since v1 (KIP-919)."""
 
     include_cluster_authorized_operations: bool = False
     endpoint_type: int = 1

@@ -1,4 +1,4 @@
-"""The first message on most connections: ApiVersions."""
+"""ApiVersions: the first message on most connections."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mesh.wire.errors import ErrorCode
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiVersionsRequest:
-    """client_software_name, client_software_version: from v3 on (KIP-511)."""
+    """An ApiVersions request. client_software_name, client_software_version: since v3 (KIP-511)."""
 
     client_software_name: str = ""
     client_software_version: str = ""
@@ -38,7 +38,8 @@ class FinalizedFeatureKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiVersionsResponse:
-    """supported_features, finalized_features_epoch, finalized_features: from v3 on (KIP-584). Epoch -1: none."""
+    """The response of ApiVersions. supported_features, finalized_features_epoch, finalized_features: since v3
+    (KIP-584). An epoch of -1 means none."""
 
     error_code: ErrorCode = ErrorCode.NONE
     api_keys: tuple[ApiVersion, ...]

@@ -1,4 +1,4 @@
-"""Messages of SASL (KIP-43, KIP-152, KIP-368)."""
+"""The messages of SASL authentication (KIP-43, KIP-152, KIP-368)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class SaslAuthenticateRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SaslAuthenticateResponse:
-    """session_lifetime_ms: from v1 on, 0 for no end."""
+    """The response of SaslAuthenticate. session_lifetime_ms: since v1; 0 if the session does not end."""
 
     error_code: ErrorCode = ErrorCode.NONE
     error_message: str | None = None

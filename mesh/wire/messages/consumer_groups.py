@@ -16,9 +16,10 @@ class TopicIdPartitions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerGroupHeartbeatRequest:
-    """member_epoch: 0 joins, -1 leaves, -2 leaves for a while (a static member). topic_partitions: what it owns.
+    """A ConsumerGroupHeartbeat request. member_epoch: 0 joins, -1 leaves, -2 leaves for a while (a static member).
+    topic_partitions: the partitions that the member owns.
 
-    None, and a rebalance timeout of -1, mean: as before.
+    None, and a rebalance timeout of -1, mean that a field has not changed.
     """
 
     group_id: str
@@ -40,7 +41,7 @@ class ConsumerGroupAssignment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerGroupHeartbeatResponse:
-    """assignment: the whole of it, None for unchanged."""
+    """The response of ConsumerGroupHeartbeat. assignment: the whole assignment; None if it has not changed."""
 
     throttle_time_ms: int = 0
     error_code: ErrorCode = ErrorCode.NONE
@@ -71,7 +72,7 @@ class DescribedAssignment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribedConsumer:
-    """member_type: 0 classic, 1 consumer, -1 unknown; from v1 on."""
+    """A member in ConsumerGroupDescribe. member_type: 0 for classic, 1 for consumer, -1 for unknown; since v1."""
 
     member_id: str
     instance_id: str | None = None
@@ -100,7 +101,7 @@ class DescribedConsumerGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerGroupDescribeResponse:
-    """groups: one for each group asked for, in that order."""
+    """The response of ConsumerGroupDescribe. groups: one for each requested group, in the order of the request."""
 
     throttle_time_ms: int = 0
     groups: tuple[DescribedConsumerGroup, ...]

@@ -1,7 +1,7 @@
 """Messages about topics and their records: Metadata, ListOffsets, Fetch, Produce.
 
-What Fetch has for each partition is a tuple: a frozen dataclass takes two to three times as long to make, and there are
-tens of thousands of them in a second.
+The partitions of Fetch are tuples: a frozen dataclass takes two to three times as long to create, and there are tens of
+thousands of them in a second.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from uuid import UUID
 from mesh.wire.errors import ErrorCode
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
-"""Bytes on their way out. A memoryview is one-dimensional, of single bytes: its `len` is its size."""
+"""Bytes to send. A memoryview has one dimension and single bytes as elements, so its `len` is its size in bytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetadataTopic:
-    """By name, or from v10 by id (then the name is None)."""
+    """A topic in a Metadata request: by name, or since v10 by id, when the name is None."""
 
     name: str | None
     topic_id: UUID | None = None
@@ -26,7 +26,7 @@ class MetadataTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetadataRequest:
-    """topics: None asks for all of them, an empty tuple for none."""
+    """A Metadata request. topics: None asks for all topics, an empty tuple for none."""
 
     topics: tuple[MetadataTopic, ...] | None
     allow_auto_topic_creation: bool = True
@@ -53,7 +53,8 @@ class MetadataPartitionResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetadataTopicResponse:
-    """name: None if an unknown id was asked for; sent as an empty string before v12."""
+    """A topic in the response of Metadata. name: None for a requested id that is unknown; encoded as an empty string
+    before v12."""
 
     name: str | None
     topic_id: UUID | None = None
@@ -73,7 +74,8 @@ class MetadataResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListOffsetsPartition:
-    """timestamp: -1 latest, -2 earliest, -3 the largest timestamp, otherwise milliseconds since the epoch."""
+    """A partition in a ListOffsets request. timestamp: -1 for the latest offset, -2 for the earliest, -3 for the
+    largest timestamp; otherwise milliseconds since the epoch."""
 
     partition_index: int
     timestamp: int
@@ -88,7 +90,7 @@ class ListOffsetsTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListOffsetsRequest:
-    """isolation_level: 0 read_uncommitted, 1 read_committed."""
+    """A ListOffsets request. isolation_level: 0 for read_uncommitted, 1 for read_committed."""
 
     isolation_level: int = 0
     topics: tuple[ListOffsetsTopic, ...]
@@ -123,7 +125,8 @@ class FetchPartition(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchTopic:
-    """By name up to v12, by id from v13 on; the other one is None (both, if the id is the zero UUID)."""
+    """A topic in a Fetch request: by name up to v12, by id since v13. The other one is None; both are None if the id is
+    the zero UUID."""
 
     name: str | None
     topic_id: UUID | None
@@ -132,7 +135,7 @@ class FetchTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForgottenTopic:
-    """What an incremental Fetch session (KIP-227) drops; by name or by id like `FetchTopic`."""
+    """A topic that is removed from an incremental Fetch session (KIP-227); by name or id like `FetchTopic`."""
 
     name: str | None
     topic_id: UUID | None
@@ -141,7 +144,8 @@ class ForgottenTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchRequest:
-    """isolation_level: 0 read_uncommitted, 1 read_committed. session_epoch: -1 no session, 0 asks for a new one."""
+    """A Fetch request. isolation_level: 0 for read_uncommitted, 1 for read_committed. session_epoch: -1 for no session,
+    0 asks for a new session."""
 
     max_wait_ms: int
     min_bytes: int
@@ -155,7 +159,8 @@ class FetchRequest:
 
 
 class FetchPartitionResponse(NamedTuple):
-    """records: whole batches, in any number of buffers, sent one after the other; empty where there are none."""
+    """A partition in the response of Fetch. records: whole batches, in any number of buffers that are sent one after
+    the other; empty if there are none."""
 
     partition: int
     error_code: ErrorCode = ErrorCode.NONE
@@ -167,7 +172,7 @@ class FetchPartitionResponse(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchTopicResponse:
-    """Under the name (up to v12) or the id (from v13 on) that the request had."""
+    """A topic in the response of Fetch, with the name (up to v12) or id (since v13) of the request."""
 
     name: str | None
     topic_id: UUID | None
@@ -176,7 +181,7 @@ class FetchTopicResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchResponse:
-    """session_id: 0 says that there is no session."""
+    """The response of Fetch. session_id: 0 for no session."""
 
     throttle_time_ms: int = 0
     error_code: ErrorCode = ErrorCode.NONE
@@ -186,7 +191,7 @@ class FetchResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducePartition:
-    """The records themselves are skipped: nothing here takes them."""
+    """A partition in a Produce request. Its records are skipped: a pool does not accept them."""
 
     index: int
 
@@ -199,7 +204,7 @@ class ProduceTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProduceRequest:
-    """acks: 0 means that the client expects no answer at all."""
+    """A Produce request. acks: 0 if the client expects no answer."""
 
     transactional_id: str | None = None
     acks: int

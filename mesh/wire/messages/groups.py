@@ -9,7 +9,8 @@ from mesh.wire.errors import ErrorCode
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FindCoordinatorRequest:
-    """key_type: 0 group, 1 transaction, 2 share. Up to v3 there is exactly one key."""
+    """A FindCoordinator request. key_type: 0 for groups, 1 for transactions, 2 for share groups. Up to v3 there is
+    exactly one key."""
 
     key_type: int = 0
     coordinator_keys: tuple[str, ...]
@@ -27,7 +28,7 @@ class Coordinator:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FindCoordinatorResponse:
-    """coordinators: one for each key asked for, in that order."""
+    """The response of FindCoordinator. coordinators: one for each requested key, in the order of the request."""
 
     throttle_time_ms: int = 0
     coordinators: tuple[Coordinator, ...]
@@ -41,7 +42,7 @@ class JoinGroupProtocol:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinGroupRequest:
-    """rebalance_timeout_ms: in v0, which has none, the session timeout, as brokers do."""
+    """A JoinGroup request. rebalance_timeout_ms: v0 lacks it; it is then the session timeout, as in brokers."""
 
     group_id: str
     session_timeout_ms: int
@@ -62,7 +63,8 @@ class JoinGroupMember:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinGroupResponse:
-    """protocol_name: sent as an empty string before v7 if it is None. protocol_type: from v7 on (KIP-559)."""
+    """The response of JoinGroup. protocol_name: None is encoded as an empty string before v7. protocol_type: since v7
+    (KIP-559)."""
 
     throttle_time_ms: int = 0
     error_code: ErrorCode = ErrorCode.NONE
@@ -117,7 +119,8 @@ class HeartbeatResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaveGroupMember:
-    """member_id: empty if a static member is removed by its group_instance_id alone."""
+    """A member in a LeaveGroup request. member_id: empty if a static member is removed by its group_instance_id
+    alone."""
 
     member_id: str
     group_instance_id: str | None = None
@@ -126,7 +129,7 @@ class LeaveGroupMember:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaveGroupRequest:
-    """Up to v2 exactly one member leaves."""
+    """A LeaveGroup request. Up to v2 exactly one member leaves."""
 
     group_id: str
     members: tuple[LeaveGroupMember, ...]
@@ -141,7 +144,8 @@ class LeaveGroupMemberResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaveGroupResponse:
-    """Up to v2 the error of the one member is sent as that of the whole, unless that has one of its own."""
+    """The response of LeaveGroup. Up to v2 the error of the one member becomes the top-level error, unless there is a
+    top-level error already."""
 
     throttle_time_ms: int = 0
     error_code: ErrorCode = ErrorCode.NONE
@@ -164,7 +168,8 @@ class OffsetCommitTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetCommitRequest:
-    """generation_id_or_member_epoch: -1, with an empty member_id, from a consumer outside the group protocol."""
+    """An OffsetCommit request. generation_id_or_member_epoch: -1, with an empty member_id, from a consumer that is not
+    a member."""
 
     group_id: str
     generation_id_or_member_epoch: int = -1
@@ -199,7 +204,8 @@ class OffsetFetchTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetFetchGroup:
-    """topics: None asks for all topics with a committed offset. member_id, member_epoch: from v9 on."""
+    """A group in an OffsetFetch request. topics: None asks for all topics with a committed offset. member_id,
+    member_epoch: since v9."""
 
     group_id: str
     topics: tuple[OffsetFetchTopic, ...] | None
@@ -209,7 +215,7 @@ class OffsetFetchGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetFetchRequest:
-    """Up to v7 there is exactly one group."""
+    """An OffsetFetch request. Up to v7 there is exactly one group."""
 
     groups: tuple[OffsetFetchGroup, ...]
     require_stable: bool = False
@@ -232,7 +238,8 @@ class OffsetFetchTopicResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetFetchGroupResponse:
-    """error_code: v1 has no place for it but the partitions, so list those asked for even if it is not NONE."""
+    """A group in the response of OffsetFetch. error_code: v1 can report it only in partitions, so the requested
+    partitions must be listed even with an error."""
 
     group_id: str
     topics: tuple[OffsetFetchTopicResponse, ...]
@@ -241,7 +248,7 @@ class OffsetFetchGroupResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetFetchResponse:
-    """groups: one for each group asked for, in that order."""
+    """The response of OffsetFetch. groups: one for each requested group, in the order of the request."""
 
     throttle_time_ms: int = 0
     groups: tuple[OffsetFetchGroupResponse, ...]

@@ -1,6 +1,6 @@
-"""Messages of share groups (KIP-932): of their members, and of tools that look at them.
+"""Messages of share groups (KIP-932): those of members, and those of tools that inspect groups.
 
-What ShareFetch has for each partition is a tuple, as of Fetch (`mesh.wire.messages.data`).
+The partitions of ShareFetch are tuples, like those of Fetch (`mesh.wire.messages.data`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from mesh.wire.messages.data import Buffer
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareGroupHeartbeatRequest:
-    """member_epoch: 0 joins, -1 leaves. subscribed_topic_names: None means as before."""
+    """A ShareGroupHeartbeat request. member_epoch: 0 joins, -1 leaves. subscribed_topic_names: None if they have not
+    changed."""
 
     group_id: str
     member_id: str
@@ -32,7 +33,7 @@ class ShareGroupAssignment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareGroupHeartbeatResponse:
-    """assignment: the whole of it, None for unchanged."""
+    """The response of ShareGroupHeartbeat. assignment: the whole assignment; None if it has not changed."""
 
     throttle_time_ms: int = 0
     error_code: ErrorCode = ErrorCode.NONE
@@ -44,8 +45,8 @@ class ShareGroupHeartbeatResponse:
 
 
 class AcknowledgementBatch(NamedTuple):
-    """Offsets from `first` to `last`, both included. types: one for all of them, or one for each; a byte each, 0 gap,
-    1 accept, 2 release, 3 reject, 4 renew (from v2 on)."""
+    """Acknowledged offsets from `first` to `last`, both included. types: one byte for all of them, or one byte for
+    each: 0 for gap, 1 for accept, 2 for release, 3 for reject, 4 for renew (since v2)."""
 
     first: int
     last: int
@@ -59,7 +60,7 @@ class SharePartition(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareTopic:
-    """topic_id: None for the zero UUID."""
+    """A topic in share requests. topic_id: None for the zero UUID."""
 
     topic_id: UUID | None
     partitions: tuple[SharePartition, ...]
@@ -67,9 +68,9 @@ class ShareTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareFetchRequest:
-    """share_session_epoch: 0 opens a session, -1 ends it. share_acquire_mode: 0 whole batches, 1 no more than
-    `max_records`. batch_size: how many offsets a range of the answer may have, unless it is one batch. is_renew_ack:
-    it renews locks, and fetches nothing."""
+    """A ShareFetch request. share_session_epoch: 0 opens a session, -1 ends it. share_acquire_mode: 0 for whole
+    batches, 1 for no more than `max_records`. batch_size: the most offsets of a range in the answer, unless the range
+    is one batch. is_renew_ack: whether the request renews locks, and fetches nothing."""
 
     group_id: str | None
     member_id: str | None
@@ -86,7 +87,7 @@ class ShareFetchRequest:
 
 
 class AcquiredRange(NamedTuple):
-    """Offsets from `first` to `last` that a member has from now on. delivery_count: 1 at their first delivery."""
+    """The offsets from `first` to `last` that a member has just acquired. delivery_count: 1 at their first delivery."""
 
     first: int
     last: int
@@ -94,8 +95,8 @@ class AcquiredRange(NamedTuple):
 
 
 class ShareFetchPartitionResponse(NamedTuple):
-    """records: whole batches, in any number of buffers, sent one after the other, and never null; what of them is not
-    in a range of `acquired` is none of the member's."""
+    """A partition in the response of ShareFetch. records: whole batches, in any number of buffers that are sent one
+    after the other, and never null. Records outside of the ranges in `acquired` do not belong to the member."""
 
     partition: int
     error_code: ErrorCode = ErrorCode.NONE
@@ -112,7 +113,8 @@ class ShareFetchTopicResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareFetchResponse:
-    """acquisition_lock_timeout_ms: how long the member has what it acquires. No leader is ever named."""
+    """The response of ShareFetch, which never contains a new leader here. acquisition_lock_timeout_ms: how long the
+    member keeps the records that it acquires."""
 
     throttle_time_ms: int = 0
     error_code: ErrorCode = ErrorCode.NONE
@@ -123,7 +125,7 @@ class ShareFetchResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareAcknowledgeRequest:
-    """share_session_epoch: -1 ends the session."""
+    """A ShareAcknowledge request. share_session_epoch: -1 ends the session."""
 
     group_id: str | None
     member_id: str | None
@@ -145,7 +147,7 @@ class ShareAcknowledgeTopicResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareAcknowledgeResponse:
-    """acquisition_lock_timeout_ms: from v2 on."""
+    """The response of ShareAcknowledge. acquisition_lock_timeout_ms: since v2."""
 
     throttle_time_ms: int = 0
     error_code: ErrorCode = ErrorCode.NONE
@@ -185,7 +187,7 @@ class DescribedShareGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareGroupDescribeResponse:
-    """groups: one for each group asked for, in that order."""
+    """The response of ShareGroupDescribe. groups: one for each requested group, in the order of the request."""
 
     throttle_time_ms: int = 0
     groups: tuple[DescribedShareGroup, ...]
@@ -199,7 +201,7 @@ class ShareOffsetsTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareOffsetsGroup:
-    """topics: None asks for all that the group has."""
+    """A group in a DescribeShareGroupOffsets request. topics: None asks for all topics of the group."""
 
     group_id: str
     topics: tuple[ShareOffsetsTopic, ...] | None
@@ -212,8 +214,8 @@ class DescribeShareGroupOffsetsRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareOffsetsPartitionResponse:
-    """start_offset: the lowest that is not settled, -1 for none. lag: records that are not settled, -1 if that is not
-    known; from v1 on."""
+    """A partition in the response of DescribeShareGroupOffsets. start_offset: the lowest offset that is not settled, -1
+    for none. lag: the number of records that are not settled, -1 if it is unknown; since v1."""
 
     partition_index: int
     start_offset: int = -1
@@ -282,3 +284,30 @@ class AlterShareGroupOffsetsResponse:
     error_code: ErrorCode = ErrorCode.NONE
     error_message: str | None = None
     responses: tuple[AlteredShareOffsetsTopic, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareOffsetsTopicToDelete:
+    topic_name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteShareGroupOffsetsRequest:
+    group_id: str
+    topics: tuple[ShareOffsetsTopicToDelete, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeletedShareOffsetsTopic:
+    topic_name: str
+    topic_id: UUID | None
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteShareGroupOffsetsResponse:
+    throttle_time_ms: int = 0
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str | None = None
+    responses: tuple[DeletedShareOffsetsTopic, ...] = ()

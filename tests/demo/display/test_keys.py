@@ -1,4 +1,4 @@
-"""What a terminal sends, as keys."""
+"""The bytes of a terminal, as keys."""
 
 from __future__ import annotations
 

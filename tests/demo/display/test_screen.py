@@ -11,9 +11,9 @@ from rich.console import Console
 from mesh.demo.display.rows import MemberRow, TopicRow
 from mesh.demo.display.screen import Scene, screen
 from mesh.demo.display.story import StoryEvent
-from mesh.demo.processes.seen import SeenTopic
+from mesh.demo.processes.snapshot import TopicSnapshot
 from mesh.demo.stage import GROUP, StageState
-from tests.demo.seeing import member
+from tests.demo.snapshots import member
 
 ATTACHING = ("kcat -b 127.0.0.1:1 -G demo orders", "", "from confluent_kafka import Consumer", "two", "three")
 ROWS = (
@@ -21,7 +21,9 @@ ROWS = (
     MemberRow("slow", GROUP, StageState.FROZEN, member("b", 500, 100, committed=None), 0.3),
     MemberRow("fast-2", GROUP, StageState.RUNNING, None, None),
 )
-TOPICS = (TopicRow(SeenTopic("orders", {"eu": 7_000, "us": 6_000}, 12_845, 155), {"eu": 200.4, "us": 199.6}, 398.0),)
+TOPICS = (
+    TopicRow(TopicSnapshot("orders", {"eu": 7_000, "us": 6_000}, 12_845, 155), {"eu": 200.4, "us": 199.6}, 398.0),
+)
 EVENTS = tuple(StoryEvent(100.0 + number, f"event {number}") for number in range(60))
 
 

@@ -1,4 +1,4 @@
-"""Processes that are watched, stopped in order and never left behind."""
+"""Processes that are watched, stopped in order and never left running."""
 
 from __future__ import annotations
 

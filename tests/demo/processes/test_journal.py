@@ -1,4 +1,4 @@
-"""What a journal says of a record, and that it can be read while it grows."""
+"""The lines of a journal about a record; a reader can follow a journal while it grows."""
 
 from __future__ import annotations
 

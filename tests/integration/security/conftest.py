@@ -1,4 +1,4 @@
-"""A topic whose records are numbers, and an authority for certificates."""
+"""A topic whose records are numbers, and a certificate authority."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ COUNT = 60
 
 
 def entries(mesh: Mesh, event: str) -> list[dict[str, Any]]:
-    """What it has logged so far under these words."""
+    """Its log entries of this event so far."""
     return [entry for entry in mesh.log_entries() if entry["event"] == event]
 
 
 def numbers() -> list[str]:
-    """What a reader of the topic must have read."""
+    """The records that a reader of the topic must have read."""
     return sorted(map(str, range(COUNT)))
 
 

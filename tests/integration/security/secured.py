@@ -1,6 +1,6 @@
-"""Unmodified clients that authenticate: each reads a topic through its first so many records, in a thread or process.
+"""Unmodified clients that authenticate: each reads the first records of a topic, in a thread or process.
 
-A `Login` says how, in librdkafka's properties; the other clients' own names for them are made of these.
+A `Login` has librdkafka's properties; the properties of other clients are derived from them.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ SECRET = "a secret that the issuer of tokens and the mesh share"
 
 
 def token(name: str = "alice", seconds: float = 300.0, secret: str = SECRET) -> str:
-    """A token of HS256 that is good for so long."""
+    """An HS256 token that is valid for so long."""
     now = time.time()
     return jwt.encode({"sub": name, "iat": now, "exp": now + seconds}, secret, "HS256")
 
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """mechanism: None for no SASL. ca: the authority that the listener's certificate must be of; None for no TLS.
-    token: for OAUTHBEARER, asked for whenever one is needed."""
+    """A login. mechanism: None for no SASL. ca: the authority of the listener's certificate; None for no TLS. token:
+    for OAUTHBEARER, a function that is called whenever one is needed."""
 
     mechanism: str | None = None
     ca: Path | None = None
@@ -67,7 +67,7 @@ class Login:
         return found
 
     def with_callback(self) -> dict[str, Any]:
-        """librdkafka's properties, and where tokens come from."""
+        """librdkafka's properties, and the source of tokens."""
         found = self.librdkafka()
         if self.mechanism == "OAUTHBEARER":
             found["oauth_cb"] = self._librdkafka_token
@@ -89,7 +89,7 @@ def confluent(servers: str, topic: str, group: str, count: int, login: Login) ->
 
 
 def first_error(servers: str, login: Login, timeout: float = 20.0) -> KafkaError:
-    """What librdkafka reports of a login that fails."""
+    """librdkafka's report of a failed login."""
     found: list[KafkaError] = []
     properties = {"bootstrap.servers": servers, "group.id": "refused", "error_cb": found.append}
     consumer = Consumer({**CLIENT_PROPERTIES, **properties, **login.with_callback()})
@@ -164,7 +164,7 @@ def aiokafka(servers: str, topic: str, group: str, count: int, login: Login) -> 
 
 
 def fail_with_aiokafka(servers: str, login: Login) -> None:
-    """AssertionError if aiokafka can log in. librdkafka would not send a token that it knows to have expired."""
+    """Raises AssertionError if aiokafka can log in. librdkafka would not send a token that it knows to have expired."""
     with pytest.raises(KafkaConnectionError):
         aiokafka(servers, "none", "none", 1, login)
 

@@ -1,4 +1,4 @@
-"""What clients are told who may not, API by API: by the mesh and by a real broker with the same rules."""
+"""The answers to clients without permission, API by API: of the mesh, and of a real broker with the same rules."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PARTITION: Final = {"partition_index": 0, "partition": 0, "timestamp": -2, "curr
 
 
 def broker_properties(sasl: int) -> dict[str, str]:
-    """A second listener, for those who log in; who comes to the first one may do everything."""
+    """A second listener for clients that log in; the first one allows everything."""
     login = "org.apache.kafka.common.security.plain.PlainLoginModule required"
     here = "PLAINTEXT://127.0.0.1:{port},SASL_PLAINTEXT://127.0.0.1:" + str(sasl)
     return {
@@ -53,7 +53,7 @@ RULES: Final[list[dict[str, Any]]] = [
 
 
 def bindings() -> Iterator[AclBinding]:
-    """The same rules as a broker takes them."""
+    """The same rules in a broker's form."""
     for rule in RULES:
         denies = rule.get("permission") == "deny"
         permission = AclPermissionType.DENY if denies else AclPermissionType.ALLOW
@@ -67,7 +67,7 @@ def bindings() -> Iterator[AclBinding]:
 
 
 class Client(Conversation):
-    """One connection of somebody who has logged in."""
+    """One connection of a client that has logged in."""
 
     def __init__(self, address: str, name: str) -> None:
         super().__init__(name)
@@ -170,7 +170,7 @@ REQUESTS: Final[list[tuple[str, ApiKey, int, dict[str, Any]]]] = [
 
 
 def _coordinates(broker: KafkaCluster) -> bool:
-    """It loads its groups for a while after it has answered for the first time."""
+    """True if it coordinates its groups, which it loads for a while after its first answer."""
     try:
         return broker.committed(MINE) == {}
     except KafkaException:
@@ -179,7 +179,7 @@ def _coordinates(broker: KafkaCluster) -> bool:
 
 @pytest.fixture(scope="module")
 def addresses(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """Of the broker and of a mesh in front of it, where alice and bob log in."""
+    """The addresses of the broker and of a mesh in front of it, where alice and bob log in."""
     with ExitStack() as stack:
         sasl = free_port()
         broker = KafkaCluster("rules", kafka_jars(), tmp_path_factory.mktemp("broker"), broker_properties(sasl))
@@ -221,7 +221,7 @@ def test_errors_are_a_brokers(
 
 
 def errors(answer: Any, about: str = "") -> set[tuple[str, int]]:
-    """The error codes of an answer, and what each of them is about; topics are listed with 0 as well."""
+    """The error codes of an answer, each with its subject; listed topics have 0."""
     found: set[tuple[str, int]] = set()
     if not is_dataclass(answer):
         return found
@@ -229,7 +229,7 @@ def errors(answer: Any, about: str = "") -> set[tuple[str, int]]:
     about = next((name for name in named if isinstance(name, str)), about)
     for field in fields(answer):
         value = getattr(answer, field.name)
-        if field.name == "error_code" and about != "__consumer_offsets":  # which the mesh has none of
+        if field.name == "error_code" and about != "__consumer_offsets":  # the mesh has none
             found.add((about, int(value.value)))
         for each in value if isinstance(value, tuple) else ():
             found |= errors(each, about)

@@ -23,7 +23,7 @@ READERS: dict[str, Callable[..., list[str]]] = {
     "kcat": secured.kcat,
 }
 MECHANISMS = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
-# kcat cannot be given a token; its librdkafka is.
+# kcat accepts no token; its librdkafka does.
 WITHOUT_JAVA = [
     (client, mechanism)
     for client in ("kafka-python", "aiokafka", "kcat")
@@ -36,7 +36,7 @@ WITHOUT_JAVA = [
 def mesh(
     kafka: KafkaCluster, topic: str, authority: Authority, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Mesh]:
-    """Every mechanism, and a rule that lets in nobody but alice."""
+    """A mesh with every mechanism, and a rule that admits only alice."""
     server = authority.issue("mesh")
     listener = {
         "tls": {"certificate_file": str(server.certificate), "key_file": str(server.key)},
@@ -107,5 +107,5 @@ def test_what_the_rules_do_not_allow(mesh: Mesh, authority: Authority) -> None:
     with pytest.raises(Exception, match=r"(?i)authoriz"):
         secured.confluent(mesh.bootstrap_servers, TOPIC, "mallory", COUNT, mallory)
     assert mesh.metric("kafka_mesh_authorization_refusals_total") >= 1
-    written = entries(mesh, "a request was refused by the rules")
+    written = entries(mesh, "request denied")
     assert {(entry["principal"], entry["operation"]) for entry in written} == {("User:mallory", "DESCRIBE")}

@@ -1,4 +1,4 @@
-"""config/secure-downstream.yaml as it is, with an admin address behind HTTPS and a token; and files that are wrong."""
+"""config/secure-downstream.yaml as it is, with an admin address behind HTTPS and a token; and files with mistakes."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_the_example(tmp_path: Path) -> None:
         def brokers() -> int:
             try:
                 return len(admin.list_topics(timeout=2).brokers)
-            except KafkaException:  # clients are let in when the upstream clusters had their time
+            except KafkaException:  # clients are admitted after the wait for upstream clusters
                 return 0
 
         assert eventually("the client is let in", brokers) == 2
@@ -85,7 +85,7 @@ def test_files_that_cannot_be_used(tmp_path: Path, wrong: str) -> None:
     )
     assert done.returncode == 2
     key = "admin.tls.certificate_file" if wrong == "missing" else "admin.tls"
-    assert f"{key}: " in done.stderr  # Both addresses have the same files, and this one is the first to be opened.
+    assert f"{key}: " in done.stderr  # Both addresses have the same files, and this one opens first.
     assert str(tmp_path / "tls.crt") in done.stderr
     assert "Traceback" not in done.stderr
     assert PASSWORD not in done.stderr

@@ -1,4 +1,4 @@
-"""What changes while the mesh lives: sessions that end, certificates, users, rules. And clients with certificates."""
+"""Changes while the mesh runs: sessions that end, certificates, users, rules. And clients with certificates."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_re_authentication_while_consuming(kafka: KafkaCluster, topic: str, tmp_
 
 
 def refused(mesh: Mesh, login: Login) -> None:
-    """A client's certificate is looked at last in TLS 1.3: it learns only by being disconnected."""
+    """In TLS 1.3 a client's certificate is checked last: it learns of a refusal only by the disconnect."""
     before = mesh.metric("kafka_mesh_tls_failures_total", reason="handshake")
     with pytest.raises(KafkaException):
         AdminClient(
@@ -84,15 +84,15 @@ def test_certificates_of_clients_and_of_the_server_change(
         bob = Login(None, ours.certificate, certificate=authority.issue("bob", organization="Shop"))
         with pytest.raises(Exception, match=r"(?i)authoriz"):
             secured.confluent(mesh.bootstrap_servers, topic, "certificates-bob", COUNT, bob)
-        assert {entry["principal"] for entry in entries(mesh, "a request was refused by the rules")} == {"User:bob"}
+        assert {entry["principal"] for entry in entries(mesh, "request denied")} == {"User:bob"}
 
         before = server.certificate.read_text()
         server.certificate.write_text("no certificate")
-        eventually("the broken file is noticed", lambda: len(entries(mesh, "a changed file is not used")) == 1)
+        eventually("the broken file is noticed", lambda: len(entries(mesh, "file not reloaded")) == 1)
         assert sorted(secured.confluent(mesh.bootstrap_servers, topic, "certificates-still", COUNT, login)) == numbers()
         server.certificate.write_text(before)
         renewed = ours.issue("mesh")
-        eventually("the new certificate is in use", lambda: bool(entries(mesh, "a changed file is in use")))
+        eventually("the new certificate is in use", lambda: bool(entries(mesh, "file reloaded")))
         wanted = renewed.certificate.read_text().split()
         assert (
             sorted(secured.confluent(mesh.bootstrap_servers, topic, "certificates-renewed", COUNT, login)) == numbers()
@@ -121,13 +121,13 @@ def test_users_and_rules_change(kafka: KafkaCluster, topic: str, tmp_path: Path)
         with pytest.raises(Exception, match=r"(?i)authoriz"):
             secured.confluent(mesh.bootstrap_servers, topic, "users-denied", COUNT, old)
         write(rules, rules=[{"principals": ["User:alice"], "topics": [topic], "groups": ["*"]}])
-        eventually("the rules are in use", lambda: len(entries(mesh, "a changed file is in use")) == 1)
+        eventually("the rules are in use", lambda: len(entries(mesh, "file reloaded")) == 1)
         assert sorted(secured.confluent(mesh.bootstrap_servers, topic, "users-allowed", COUNT, old)) == numbers()
         write(users, users=[{"name": "alice"}])
-        eventually("the broken file is noticed", lambda: len(entries(mesh, "a changed file is not used")) == 1)
+        eventually("the broken file is noticed", lambda: len(entries(mesh, "file not reloaded")) == 1)
         assert sorted(secured.confluent(mesh.bootstrap_servers, topic, "users-still", COUNT, old)) == numbers()
         write(users, users=[{"name": "alice", "password": "after"}])
-        eventually("the users are in use", lambda: len(entries(mesh, "a changed file is in use")) == 2)
+        eventually("the users are in use", lambda: len(entries(mesh, "file reloaded")) == 2)
         assert sorted(secured.confluent(mesh.bootstrap_servers, topic, "users-changed", COUNT, new)) == numbers()
         assert secured.first_error(mesh.bootstrap_servers, old).code() == KafkaError._AUTHENTICATION
     finally:

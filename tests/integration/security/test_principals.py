@@ -1,4 +1,4 @@
-"""Two principals who may both read a topic: the one gets nothing by naming the offsets of the other."""
+"""Two principals that may both read a topic: neither gets records by naming the other's offsets."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def feed(kafka: KafkaCluster, first: int, count: int) -> set[str]:
     return values
 
 
-def test_who_names_the_offsets_of_another_principal_gets_none_of_its_records(
+def test_a_client_that_names_the_offsets_of_another_principal_gets_none_of_its_records(
     kafka: KafkaCluster, tmp_path: Path
 ) -> None:
     kafka.create_topic(TOPIC, 1)
@@ -62,7 +62,7 @@ def test_who_names_the_offsets_of_another_principal_gets_none_of_its_records(
     stolen: list[str] = []
 
     def has_all(seconds: float = 0.2) -> bool:
-        """Both read for so long; whether alice has everything by then."""
+        """Both read for so long; returns true if alice has all records by then."""
         until = time.monotonic() + seconds
         while time.monotonic() < until:
             received.update({text_of(each): each.offset() or 0 for each in alice.consume(100, 0.05)})
@@ -73,7 +73,7 @@ def test_who_names_the_offsets_of_another_principal_gets_none_of_its_records(
         alice.subscribe([TOPIC])
         eventually("alice has what there is", has_all, timeout=40)
         offsets = received.values()
-        # What alice holds, from its middle; and where she goes on.
+        # From the middle of what alice holds; and from her next offset.
         for offset in (sorted(offsets)[50], max(offsets) + 1):
             mallory.assign([TopicPartition(TOPIC, 0, offset)])
             wanted |= feed(kafka, len(wanted), 100)

@@ -1,4 +1,4 @@
-"""A schema registry that says what a test wants."""
+"""A schema registry that answers as a test wants."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ class Handler(BaseHTTPRequestHandler):
         server.asked.append(self.path)
         id = int(self.path.split("/")[3])
         if self.path.endswith("/versions"):
-            said: object = [{"subject": each, "version": 1} for each in server.subjects.get(id, ())]
+            description: object = [{"subject": each, "version": 1} for each in server.subjects.get(id, ())]
             is_there = id in server.subjects
         else:
-            said, is_there = server.schemas.get(id), id in server.schemas
+            description, is_there = server.schemas.get(id), id in server.schemas
         code = 500 if server.is_down else 200 if is_there else 404
-        body = json.dumps(said if code == 200 else {"error_code": 40_403}).encode()
+        body = json.dumps(description if code == 200 else {"error_code": 40_403}).encode()
         self.send_response(code)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
 
     def log_message(self, format: str, *arguments: object) -> None:
-        """Nothing."""
+        """Writes nothing."""
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""`json_schema` and `avro`: values that are not what their schema says are rejected, by a file and by a registry."""
+"""`json_schema` and `avro`: they reject values that do not match their schema, from a file and from a registry."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`encrypt`: what is produced cannot be read without the key file, and consumers get it back."""
+"""`encrypt`: produced records cannot be read without the key file, and consumers get them in clear."""
 
 from __future__ import annotations
 

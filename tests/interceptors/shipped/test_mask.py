@@ -1,4 +1,4 @@
-"""`mask`: what stands at the paths is hidden, and nothing else changes."""
+"""`mask`: it hides the values at the paths, and changes nothing else."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_what_is_no_json_does_not_go_on(value: bytes) -> None:
         masked(value, paths=["card"])
 
 
-def test_a_number_that_cannot_be_written_anew_does_not_go_on() -> None:
+def test_a_number_that_cannot_be_written_again_does_not_go_on() -> None:
     value = b'{"card": "4000", "many": 1e400}'
     with pytest.raises(Failed, match="JSON compliant"):
         masked(value, paths=["card"])
@@ -103,7 +103,7 @@ def test_nothing_at_the_path_is_left(value: Any) -> None:
 
 
 def test_a_character_that_no_encoding_has_stays_escaped() -> None:
-    """JSON may say half of a character, which UTF-8 cannot."""
+    """JSON can contain half of a character, which UTF-8 cannot."""
     assert masked(rb'{"card": "1", "note": "\ud83d"}', paths=["card"]) == {"card": "****", "note": "\ud83d"}
     assert masked(rb'{"card": "\ud83d4000"}', paths=["card"], keep_last=4) == {"card": "****4000"}
 

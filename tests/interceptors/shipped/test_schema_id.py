@@ -1,4 +1,4 @@
-"""`schema_id`: a registry says which schemas a topic has."""
+"""`schema_id`: the registry says which schemas a topic has."""
 
 from __future__ import annotations
 

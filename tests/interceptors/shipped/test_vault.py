@@ -1,4 +1,4 @@
-"""`encrypt` with a Vault: data keys come from its transit engine, and are opened there."""
+"""`encrypt` with a Vault: its transit engine makes and opens data keys."""
 
 from __future__ import annotations
 

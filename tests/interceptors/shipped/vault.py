@@ -1,4 +1,4 @@
-"""A Vault that has one key of the transit engine: its API as the documentation has it, on a socket of this machine."""
+"""A Vault with one key of the transit engine: its API as documented, on a socket of this machine."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ TOKEN = "hvs.a-token"
 
 
 class FakeVault(ThreadingHTTPServer):
-    """asked: paths. keys: of each version; the last one encrypts. oldest: the version that may be used at least."""
+    """A fake Vault. asked: paths. keys: of each version; the last one encrypts. oldest: the lowest version that may be
+    used."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
@@ -78,10 +79,10 @@ class Handler(BaseHTTPRequestHandler):
             self._answer(404, {"errors": []})
 
     def log_message(self, format: str, *arguments: object) -> None:
-        """Nothing."""
+        """Writes nothing."""
 
-    def _answer(self, code: int, said: Any) -> None:
-        body = json.dumps(said).encode()
+    def _answer(self, code: int, description: Any) -> None:
+        body = json.dumps(description).encode()
         self.send_response(code)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()

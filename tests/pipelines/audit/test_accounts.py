@@ -1,4 +1,4 @@
-"""One partition's account: what was planted is found, and nothing else; in one audit as in several."""
+"""One partition's account: one audit, or several, find the planted faults, and nothing else."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mesh.pipelines.audit.accounts import AuditRules, AuditState, Deviation, Found, Happened, account
+from mesh.pipelines.audit.accounts import AuditRules, AuditState, Deviation, Found, JournalEvent, account
 from mesh.pipelines.audit.intervals import Runs, common, length, repeated, union, without
 
 RUNS = st.lists(
@@ -32,16 +32,16 @@ def test_runs_are_sets(one: Runs, other: Runs) -> None:
     assert offsets(repeated(one)) == sorted(each for each, count in Counter(offsets(one)).items() if count > 1)
 
 
-def known(position: int = 0) -> Happened:
-    return Happened("known", 0, 0, position - 1)
+def known(position: int = 0) -> JournalEvent:
+    return JournalEvent("known", 0, 0, position - 1)
 
 
-def given_to(member: str, first: int, last: int, event: str = "delivered", time: int = 1) -> Happened:
-    return Happened(event, time, first, last, member, "app", "10.0.0.1")
+def given_to(member: str, first: int, last: int, event: str = "delivered", time: int = 1) -> JournalEvent:
+    return JournalEvent(event, time, first, last, member, "app", "10.0.0.1")
 
 
-def lease(event: str, first: int, last: int, time: int = 1) -> Happened:
-    return Happened(event, time, first, last, "job", lease="L1")
+def lease(event: str, first: int, last: int, time: int = 1) -> JournalEvent:
+    return JournalEvent(event, time, first, last, "job", lease="L1")
 
 
 def kinds(deviations: object) -> list[tuple[str, int, int]]:
@@ -56,7 +56,7 @@ def totals(counts: dict[int, Counter[str]]) -> Counter[str]:
 EXISTS = [(0, 49, 0), (50, 99, 60)]
 
 
-def landing(*more: Happened, **changes: object) -> Found:
+def landing(*more: JournalEvent, **changes: object) -> Found:
     events = [known(), lease("leased", 0, 99), lease("acknowledged", 0, 99), *more]
     found: dict[str, object] = {
         "events": events,
@@ -94,18 +94,18 @@ def test_a_record_that_was_acknowledged_and_did_not_land() -> None:
 
 
 def test_what_is_acknowledged_twice_are_records() -> None:
-    """A marker at 10, aborted records from 98 on; the journal says what was there before the log was looked at."""
+    """A marker at 10, aborted records from 98 on; the journal reports them before the audit looks at the log."""
     again = lease("acknowledged", 0, 99, time=2)
     exists = [(0, 9, 0), (11, 49, 0), (50, 97, 60)]
     found = account(AuditState(), landing(again, exists=exists), AuditRules(lands=False))
     twice = [each[1:] for each in kinds(found.deviations) if each[0] == "acknowledged_twice"]
     assert twice == [(0, 9), (11, 97)]
     assert totals(dict(found.counts))["twice"] == 97
-    # Something below is open, so what was acknowledged above it is remembered.
+    # Something below is open, so the acknowledgement above it is remembered.
     first = landing(exists=exists)
     begun = replace(first, events=[known(), lease("leased", 0, 99), lease("acknowledged", 5, 99)], claimed=[])
     before = account(AuditState(), begun, AuditRules(lands=False)).state
-    more = [Happened("empty", 3, 10, 10), Happened("empty", 3, 98, 99), again]
+    more = [JournalEvent("empty", 3, 10, 10), JournalEvent("empty", 3, 98, 99), again]
     later = account(before, Found(events=more, end=100), AuditRules(lands=False))
     twice = [each[1:] for each in kinds(later.deviations) if each[0] == "acknowledged_twice"]
     assert (twice, totals(dict(later.counts))["twice"]) == ([(5, 9), (11, 97)], 92)
@@ -149,7 +149,7 @@ def test_an_acknowledgement_of_what_another_holds() -> None:
 
 
 def test_what_is_not_there_upstream_is_not_expected() -> None:
-    """Compacted, or a marker of a transaction."""
+    """Compacted offsets, or a marker of a transaction."""
     found = account(AuditState(), landing(exists=[(0, 9, 0), (20, 98, 0)], landed=[(0, 9), (20, 98)]), AuditRules())
     assert not found.deviations
     assert totals(dict(found.counts))["expected"] == 89
@@ -167,14 +167,14 @@ def test_what_was_deleted_before_anybody_acknowledged_it() -> None:
 
 
 def test_what_had_no_record_when_the_mesh_read_it_is_not_said_to_be_deleted() -> None:
-    """Nobody can see any more that 4 was a marker and 10 to 14 were aborted; 15 was deleted unread."""
+    """The log no longer shows that 4 was a marker and 10 to 14 were aborted; 15 was deleted unread."""
     events = [
         known(),
         given_to("m", 0, 3),
-        Happened("empty", 1, 4, 4),
+        JournalEvent("empty", 1, 4, 4),
         given_to("m", 5, 9),
-        Happened("empty", 2, 10, 14),
-        Happened("deleted", 3, 15, 15),
+        JournalEvent("empty", 2, 10, 14),
+        JournalEvent("deleted", 3, 15, 15),
         given_to("m", 16, 19),
         *(given_to("m", *run, "acknowledged") for run in ((0, 3), (5, 9), (16, 19))),
     ]
@@ -186,7 +186,7 @@ def test_what_had_no_record_when_the_mesh_read_it_is_not_said_to_be_deleted() ->
 
 
 def test_what_the_mesh_says_was_empty_is_missing_if_the_log_has_it() -> None:
-    events = [known(), given_to("m", 0, 9), given_to("m", 0, 9, "acknowledged"), Happened("empty", 1, 10, 19)]
+    events = [known(), given_to("m", 0, 9), given_to("m", 0, 9, "acknowledged"), JournalEvent("empty", 1, 10, 19)]
     found = account(
         AuditState(), Found(events=events, exists=[(0, 19, 0)], end=20, claimed=[(0, 19)]), AuditRules(lands=False)
     )
@@ -203,7 +203,7 @@ WAITS = Found(events=[known()], exists=[(0, 9, 0)], end=10)
 
 
 def test_what_was_compacted_while_it_waited_is_told_and_no_loss() -> None:
-    """0 to 3 still have a record, 4 to 9 have none any more, of which 8 and 9 are held."""
+    """0 to 3 still have a record; 4 to 9 no longer have any, and a member holds 8 and 9."""
     first = account(AuditState(), replace(WAITS, is_compacted=True), AuditRules(lands=False))
     assert first.waiting == 10
     events = [given_to("m", 0, 2), given_to("m", 8, 9), given_to("m", 0, 2, "acknowledged")]
@@ -248,7 +248,7 @@ def test_redelivered_and_dead_letters_are_counted_and_accounted_for() -> None:
         given_to("a", 0, 99, "expired"),
         given_to("b", 0, 9, "redelivered"),
         given_to("b", 0, 9, "acknowledged"),
-        Happened("dead_lettered", 5, 10, 10, "a"),
+        JournalEvent("dead_lettered", 5, 10, 10, "a"),
         given_to("b", 11, 99, "redelivered"),
         given_to("b", 11, 99, "acknowledged"),
     ]
@@ -262,16 +262,16 @@ def test_a_killed_process_took_some_of_the_journal_with_it() -> None:
     events = [known(), given_to("a", 0, 99), known(50), given_to("a", 50, 99), given_to("a", 50, 99, "acknowledged")]
     found = account(AuditState(), landing(events=events, landed=[]), AuditRules())
     assert kinds(found.deviations) == [("unjournalled", 0, 49)]
-    in_order = [*events[:2], Happened("revoked", 2, 0, -1), *events[2:]]
+    in_order = [*events[:2], JournalEvent("revoked", 2, 0, -1), *events[2:]]
     assert kinds(account(AuditState(), landing(events=in_order, landed=[]), AuditRules()).deviations) == [
         ("missing", 0, 49)
     ]
 
 
 def test_what_was_known_of_a_log_that_was_truncated_is_not_expected() -> None:
-    """99 records, of which 50 to 99 were of a log that is not there any more; 50 to 69 are others by now."""
+    """Of the 99 records, 50 to 99 belonged to a truncated log; 50 to 69 are other records by now."""
     first = [known(), given_to("a", 0, 99), given_to("a", 0, 79, "acknowledged")]
-    second = [Happened("truncated", 2, 50, 99), given_to("b", 50, 69), given_to("b", 50, 69, "acknowledged")]
+    second = [JournalEvent("truncated", 2, 50, 99), given_to("b", 50, 69), given_to("b", 50, 69, "acknowledged")]
     log = Found(events=[*first, *second], exists=[(0, 69, 0)], end=70, claimed=[(0, 69)])
     found = account(AuditState(), log, AuditRules(lands=False))
     assert not found.deviations
@@ -286,7 +286,7 @@ def test_what_was_known_of_a_log_that_was_truncated_is_not_expected() -> None:
 
 
 def test_what_was_settled_before_the_journal_is_not_expected() -> None:
-    events = [known(30), Happened("known", 0, 40, 49), lease("leased", 30, 39), lease("leased", 50, 99)]
+    events = [known(30), JournalEvent("known", 0, 40, 49), lease("leased", 30, 39), lease("leased", 50, 99)]
     events += [lease("acknowledged", 30, 39), lease("acknowledged", 50, 99)]
     found = account(AuditState(), landing(events=events, landed=[(0, 39), (50, 99)]), AuditRules())
     assert not found.deviations
@@ -309,7 +309,7 @@ def test_what_members_acknowledge_lands_only_if_that_is_asked() -> None:
 def test_several_audits_find_what_one_finds(
     steps: list[tuple[int, bool, int]], cuts: list[int], wrong: str, at: int
 ) -> None:
-    """Each run of offsets is leased, given back or not, leased again, landed, acknowledged; one thing goes wrong."""
+    """Each run of offsets is leased, given back or not, leased again, landed, acknowledged; one step goes wrong."""
     told: list[tuple[str, object]] = [("event", known())]
     position = 0
     victim = at % len(steps)

@@ -1,5 +1,5 @@
-"""Audits of generated journals and tables: what was planted is found, and nothing else. With lists in place of Spark
-everywhere; with Spark and real Parquet files, and ten million records, in the long tests."""
+"""Audits of generated journals and tables find the planted faults, and nothing else. They use lists in place of Spark;
+the long tests use Spark, real Parquet files and ten million records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs that are held, against a dictionary of offsets."""
+"""Held runs, compared with a dictionary of offsets."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def by_offset(runs: list[Held]) -> dict[int, int]:
 
 
 @given(steps=STEPS)
-def test_each_offset_is_held_by_whoever_took_it_last(steps: list[tuple[bool, int, int]]) -> None:
+def test_each_offset_is_held_by_the_last_holder_that_took_it(steps: list[tuple[bool, int, int]]) -> None:
     holdings, model = HeldRuns(part), dict[int, int]()
     for number, (takes, first, length) in enumerate(steps):
         last = first + length

@@ -1,4 +1,4 @@
-"""What becomes of spans: by examples, and against a model that has every offset by itself."""
+"""The histories of spans: by examples, and against a model of each single offset."""
 
 from __future__ import annotations
 
@@ -8,18 +8,20 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mesh.pipelines.audit.accounts import Happened
+from mesh.pipelines.audit.accounts import JournalEvent
 from mesh.pipelines.audit.histories import ENDED, Fact, facts
 
 
 def test_what_was_delivered_waits_is_held_and_is_acknowledged() -> None:
     events = [
-        Happened("delivered", 1_000, 10, 19, "a", deliveries=1, produced=900),
-        Happened("acknowledged", 1_500, 10, 13, "a"),
-        Happened("expired", 2_000, 14, 19, "a", deliveries=1),
-        Happened("redelivered", 2_100, 14, 19, "b", deliveries=2, produced=900),
-        Happened("acknowledged", 2_200, 14, 18, "b"),
-        Happened("dead_lettered", 2_300, 19, 19, "b"),
+        JournalEvent("delivered", 1_000, 10, 19, "a", deliveries=1, produced=900),
+        JournalEvent("acknowledged", 1_500, 10, 13, "a"),
+        JournalEvent("expired", 2_000, 14, 19, "a", deliveries=1),
+        JournalEvent("redelivered", 2_100, 14, 19, "b", deliveries=2, produced=900),
+        JournalEvent("acknowledged", 2_200, 14, 18, "b"),
+        JournalEvent("dead_lettered", 2_300, 19, 19, "b"),
+        JournalEvent("delivered", 2_400, 20, 20, "b", deliveries=1, produced=900),
+        JournalEvent("given_up", 2_500, 20, 20, "b"),
     ]
     assert list(facts(events, 9_000)) == [
         Fact("delivered", 1_000, "a", 10, waited=100),
@@ -28,16 +30,18 @@ def test_what_was_delivered_waits_is_held_and_is_acknowledged() -> None:
         Fact("redelivered", 2_100, "b", 6),
         Fact("acknowledged", 2_200, "b", 5, held=100, whole=1_300),
         Fact("dead_lettered", 2_300, "b", 1, held=200),
+        Fact("delivered", 2_400, "b", 1, waited=1_500),
+        Fact("given_up", 2_500, "b", 1, held=100),
     ]
 
 
 def test_what_is_held_at_the_end_is_open_and_what_is_void_is_nobodys() -> None:
     events = [
-        Happened("delivered", 1_000, 0, 9, "a", produced=2_000),
-        Happened("revoked", 1_100, 0, -1),
-        Happened("delivered", 1_200, 0, 9, "b"),
-        Happened("known", 1_300, 0, 4),
-        Happened("corrected", 1_400, 7, 9, "c"),
+        JournalEvent("delivered", 1_000, 0, 9, "a", produced=2_000),
+        JournalEvent("revoked", 1_100, 0, -1),
+        JournalEvent("delivered", 1_200, 0, 9, "b"),
+        JournalEvent("known", 1_300, 0, 4),
+        JournalEvent("corrected", 1_400, 7, 9, "c"),
     ]
     assert list(facts(events, 5_000)) == [
         Fact("delivered", 1_000, "a", 10, waited=0),
@@ -51,9 +55,9 @@ def test_what_is_held_at_the_end_is_open_and_what_is_void_is_nobodys() -> None:
 def test_a_lease_that_is_told_once_more_goes_on() -> None:
     lease: dict[str, Any] = {"member": "job", "lease": "L", "deliveries": 1}
     events = [
-        Happened("leased", 1_000, 0, 9, **lease),
-        Happened("leased", 3_000, 0, 11, **lease),
-        Happened("acknowledged", 4_000, 0, 11, **lease),
+        JournalEvent("leased", 1_000, 0, 9, **lease),
+        JournalEvent("leased", 3_000, 0, 11, **lease),
+        JournalEvent("acknowledged", 4_000, 0, 11, **lease),
     ]
     assert list(facts(events, 5_000)) == [
         Fact("delivered", 1_000, "job", 10),
@@ -66,13 +70,13 @@ def test_a_lease_that_is_told_once_more_goes_on() -> None:
 def test_offsets_without_records_count_nowhere_whenever_that_is_told() -> None:
     lease: dict[str, Any] = {"member": "job", "lease": "L", "deliveries": 1}
     about = [
-        Happened("delivered", 1_000, 0, 9, "a", produced=900),
-        Happened("acknowledged", 1_100, 0, 4, "a"),
-        Happened("leased", 1_100, 10, 29, **lease),
-        Happened("acknowledged", 1_200, 10, 29, **lease),
-        Happened("acknowledged", 1_300, 30, 30, "b"),
+        JournalEvent("delivered", 1_000, 0, 9, "a", produced=900),
+        JournalEvent("acknowledged", 1_100, 0, 4, "a"),
+        JournalEvent("leased", 1_100, 10, 29, **lease),
+        JournalEvent("acknowledged", 1_200, 10, 29, **lease),
+        JournalEvent("acknowledged", 1_300, 30, 30, "b"),
     ]
-    empty = [Happened("empty", 1_000, 3, 5), Happened("empty", 1_000, 29, 30)]
+    empty = [JournalEvent("empty", 1_000, 3, 5), JournalEvent("empty", 1_000, 29, 30)]
     expected = [
         Fact("delivered", 1_000, "a", 7, waited=100),
         Fact("acknowledged", 1_100, "a", 3, held=100, whole=200),
@@ -84,22 +88,22 @@ def test_offsets_without_records_count_nowhere_whenever_that_is_told() -> None:
         assert list(facts([*about[:at], *empty, *about[at:]], 9_000)) == expected
 
 
-def test_who_holds_nothing_but_offsets_without_records_holds_nothing() -> None:
-    events = [Happened("delivered", 1_000, 0, 9, "a"), Happened("acknowledged", 1_100, 0, 7, "a")]
-    assert [each.kind for each in facts([*events, Happened("empty", 1_200, 8, 9)], 9_000)] == [
+def test_a_member_that_holds_only_offsets_without_records_holds_nothing() -> None:
+    events = [JournalEvent("delivered", 1_000, 0, 9, "a"), JournalEvent("acknowledged", 1_100, 0, 7, "a")]
+    assert [each.kind for each in facts([*events, JournalEvent("empty", 1_200, 8, 9)], 9_000)] == [
         "delivered",
         "acknowledged",
     ]
 
 
 def test_what_has_no_record_in_one_log_may_have_one_in_the_log_after_it() -> None:
-    def given(time: int) -> Happened:
-        return Happened("delivered", time, 0, 9, "a")
+    def given(time: int) -> JournalEvent:
+        return JournalEvent("delivered", time, 0, 9, "a")
 
     events = [
-        *(given(1_000), Happened("empty", 1_000, 2, 2), Happened("empty", 1_000, 7, 9)),
-        *(Happened("truncated", 2_000, 5, 9), given(2_000), Happened("empty", 2_000, 6, 6)),
-        *(Happened("reset", 3_000, 0, -1), given(3_000), Happened("empty", 3_000, 0, 4)),
+        *(given(1_000), JournalEvent("empty", 1_000, 2, 2), JournalEvent("empty", 1_000, 7, 9)),
+        *(JournalEvent("truncated", 2_000, 5, 9), given(2_000), JournalEvent("empty", 2_000, 6, 6)),
+        *(JournalEvent("reset", 3_000, 0, -1), given(3_000), JournalEvent("empty", 3_000, 0, 4)),
     ]
     assert [(each.kind, each.records) for each in facts(events, 3_000)] == [
         *(("delivered", 6), ("revoked", 2)),
@@ -124,14 +128,14 @@ def test_spans_say_what_single_offsets_would(drawn: list[tuple[str, int, int, st
     events, now = [], 0
     for kind, first, wide, who, later, produced in drawn:
         now += later
-        events.append(Happened(kind, now, first, first + wide - 1, who, produced=produced))
+        events.append(JournalEvent(kind, now, first, first + wide - 1, who, produced=produced))
     found: Counter[Any] = Counter()
     for fact in facts(events, now + 1):
         found[fact.kind, fact.time, fact.who, fact.waited, fact.held, fact.whole] += fact.records
     assert found == of_each_offset(events, now + 1)
 
 
-def of_each_offset(events: list[Happened], until: int) -> Counter[Any]:
+def of_each_offset(events: list[JournalEvent], until: int) -> Counter[Any]:
     found: Counter[Any] = Counter()
     held: dict[int, tuple[str, int, int]] = {}
     empty = empty_offsets(events)
@@ -169,18 +173,18 @@ def of_each_offset(events: list[Happened], until: int) -> Counter[Any]:
     return +found
 
 
-def empty_offsets(events: list[Happened]) -> set[tuple[int, int]]:
-    """Number of an event and an offset, if the log that there was then has no record there."""
+def empty_offsets(events: list[JournalEvent]) -> set[tuple[int, int]]:
+    """Event number and offset, if the log of that time has no record there."""
     found: set[tuple[int, int]] = set()
     for offset in range(60):
-        lives = [0]
+        incarnations = [0]
         for each in events:
             is_another = each.event == "reset" or (each.event == "truncated" and each.first <= min(offset, each.last))
-            lives.append(lives[-1] + is_another)
+            incarnations.append(incarnations[-1] + is_another)
         empty = {
             life
-            for each, life in zip(events, lives[1:], strict=True)
+            for each, life in zip(events, incarnations[1:], strict=True)
             if each.event == "empty" and each.first <= offset <= each.last
         }
-        found.update((at, offset) for at, life in enumerate(lives[1:]) if life in empty)
+        found.update((at, offset) for at, life in enumerate(incarnations[1:]) if life in empty)
     return found

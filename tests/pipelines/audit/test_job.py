@@ -1,4 +1,4 @@
-"""What an audit is told, and what it remembers and says."""
+"""The configuration of an audit, its state, and its output."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def written(folder: Path, content: object) -> Path:
 
 def test_what_is_documented_is_understood(tmp_path: Path) -> None:
     found = [block.text for block in blocks("docs/audit.md") if "virtual_cluster" in block.text]
-    text = found[0].replace("\neu:", "\n  eu:").replace("\nus:", "\n  us:")  # blocks come without their indentation
+    text = found[0].replace("\neu:", "\n  eu:").replace("\nus:", "\n  us:")  # blocks are not indented
     file = tmp_path / "audit.yaml"
     file.write_text(text)
     audit = load(file)

@@ -1,4 +1,4 @@
-"""What an audit reads, from librdkafka's mock cluster."""
+"""The data that an audit reads, from librdkafka's mock cluster."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 from confluent_kafka import Producer
 
 from mesh.journal.pages import Page
-from mesh.pipelines.audit.kafka import Stretch, Unreadable, logs, read_pages, read_runs
+from mesh.pipelines.audit.kafka import Stretch, UnreadableCluster, logs, read_pages, read_runs
 from tests.upstream.conftest import mock_cluster as mock_cluster
 from tests.upstream.harness import TIMEOUT, new_name
 
@@ -49,4 +49,4 @@ def test_pages_and_what_else_lies_in_the_topic(mock_cluster: str) -> None:
 def test_a_property_that_is_refused_is_told() -> None:
     with pytest.raises(Exception, match=r"security\.protocol"):
         logs({"bootstrap.servers": "127.0.0.1:1", "security.protocol": "carrier pigeon"}, ["t"])
-    assert issubclass(Unreadable, RuntimeError)
+    assert issubclass(UnreadableCluster, RuntimeError)

@@ -1,4 +1,4 @@
-"""What an audit finds in the files of a table."""
+"""The records that an audit finds in the files of a table."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ pytest.importorskip("deltalake", reason="it comes with the extra: pip install 'k
 def append(
     table: Path, batch: int, topic: str, offsets: Sequence[int], partitions: int = 2, cluster: str = "eu"
 ) -> None:
-    """As a landing does, partitioned by topic and day."""
+    """Appends as a landing does, partitioned by topic and day."""
     import pyarrow as pa
 
     from mesh.pipelines.delta import append_once

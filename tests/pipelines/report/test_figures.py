@@ -1,25 +1,25 @@
-"""What a report says of a group, by examples small enough to be counted by hand."""
+"""The figures of a report about a group, by examples small enough to be counted by hand."""
 
 from __future__ import annotations
 
 import pytest
 
-from mesh.pipelines.audit.accounts import Happened
-from mesh.pipelines.report.figures import Figures, Person, TallyOfTime, tallies, window_of
+from mesh.pipelines.audit.accounts import JournalEvent
+from mesh.pipelines.report.figures import Figures, MemberInfo, TallyOfTime, tallies, window_of
 
-PEOPLE = {"a": Person("client-a", "10.0.0.1"), "job": Person("job", "", is_lease=True)}
+PEOPLE = {"a": MemberInfo("client-a", "10.0.0.1"), "job": MemberInfo("job", "", is_lease=True)}
 
 
-def figures_of(events: list[Happened], begin: int = 0, end: int = 9_000, until: int = 100_000) -> Figures:
+def figures_of(events: list[JournalEvent], begin: int = 0, end: int = 9_000, until: int = 100_000) -> Figures:
     cube = dict(tallies(("eu", "orders", 0), events, begin, end, until, 1_000))
     return Figures("v", "g", begin, end, until, 1_000, 60_000, cube, PEOPLE)
 
 
-def held(who: str, first: int, last: int, since: int, until: int, lease: str = "") -> list[Happened]:
+def held(who: str, first: int, last: int, since: int, until: int, lease: str = "") -> list[JournalEvent]:
     event = "leased" if lease else "delivered"
     return [
-        Happened(event, since, first, last, who, lease=lease, produced=since - 5),
-        Happened("acknowledged", until, first, last, who, lease=lease),
+        JournalEvent(event, since, first, last, who, lease=lease, produced=since - 5),
+        JournalEvent("acknowledged", until, first, last, who, lease=lease),
     ]
 
 
@@ -36,17 +36,17 @@ def test_it_is_added_up_by_window_topic_and_member() -> None:
     assert (row["to_delivery_p50"], row["to_acknowledgement_p50"], row["in_all_p999"]) == (5, 2_100, 2_105)
 
 
-def test_who_leases_is_no_part_of_fairness_and_is_never_slow() -> None:
+def test_a_holder_of_leases_is_no_part_of_fairness_and_is_never_slow() -> None:
     events = held("a", 0, 9, 1_000, 1_010) + held("job", 10, 999, 1_000, 9_000, lease="L")
     figures = figures_of(events)
     assert figures.fairness == 1
     assert [each.standing for each in figures.members] == ["", ""]
 
 
-def test_who_is_slow_and_who_is_stuck() -> None:
+def test_slow_and_stuck_members() -> None:
     quick = [each for at in range(3) for each in held("abc"[at], at, at, 1_000, 1_010)]
     slow = held("d", 10, 10, 1_000, 1_041)
-    stuck = [*held("e", 20, 20, 1_000, 1_010), Happened("delivered", 2_000, 21, 30, "e")]
+    stuck = [*held("e", 20, 20, 1_000, 1_010), JournalEvent("delivered", 2_000, 21, 30, "e")]
     members = {each.name: each for each in figures_of(quick + slow + stuck).members}
     assert {name for name, each in members.items() if each.standing} == {"d", "e"}
     assert (members["d"].standing, members["e"].standing) == ("slow", "stuck")
@@ -65,7 +65,7 @@ def test_what_was_before_is_known_and_not_counted() -> None:
 
 @pytest.mark.parametrize("told_at", [500, 1_150, 8_000])
 def test_what_has_no_record_counts_in_no_window_whenever_the_journal_says_so(told_at: int) -> None:
-    empty = [Happened("empty", told_at, 8, 9), Happened("empty", told_at, 38, 39)]
+    empty = [JournalEvent("empty", told_at, 8, 9), JournalEvent("empty", told_at, 38, 39)]
     events = held("a", 0, 9, 1_100, 1_200) + held("job", 10, 39, 1_200, 3_300, lease="L") + empty
     figures = figures_of(sorted(events, key=lambda each: each.time))
     assert [each.counts["acknowledged"] for each in figures.windows.values()][:4] == [0, 8, 0, 28]

@@ -1,4 +1,4 @@
-"""Reports of a busy group that was made up: with lists in place of Spark, with Spark; the page in a real browser."""
+"""Reports of a generated busy group: with lists in place of Spark, with Spark; the page in a real browser."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mesh.pipelines.audit.job import AuditJob, load
 from mesh.pipelines.audit.records import Holes
 from mesh.pipelines.report.figures import COUNTS, Figures
 from mesh.pipelines.report.page import page
-from mesh.pipelines.report.report import ReportJob, figures_of
+from mesh.pipelines.report.report import FinishedReport, figures_of
 from tests.admin.test_page import asked_for, look
 from tests.admin.test_page import browser as browser
 from tests.documents import ROOT, blocks
@@ -44,7 +44,7 @@ def test_a_busy_group(tmp_path: Path) -> None:
     assert figures.total.given == ended > 100_000, "everything that was delivered became something"
     assert {each.name for each in figures.members if each.standing == "stuck"} == {STUCK}
     assert "slow-7" in {each.name for each in figures.members if each.standing == "slow"}
-    assert [each.name for each in figures.members if each.person.is_lease] == [LEASES]
+    assert [each.name for each in figures.members if each.member_info.is_lease] == [LEASES]
     assert total["redelivered"] > 0
     assert total["dead_lettered"] > 0
     assert len(figures.windows) <= 61
@@ -70,7 +70,7 @@ def test_the_same_on_spark(spark: Any, tmp_path: Path) -> None:
 
 
 def test_a_report_says_who_is_stuck(tmp_path: Path) -> None:
-    lines = list(ReportJob(busy(Rows(rows(SECONDS)), tmp_path), tmp_path / "report.html").lines())
+    lines = list(FinishedReport(busy(Rows(rows(SECONDS)), tmp_path), tmp_path / "report.html").lines())
     assert f"stuck: {STUCK}" in lines
     assert lines[-1] == f"page: {tmp_path / 'report.html'}"
 
@@ -108,7 +108,7 @@ def test_the_page_is_well_in_light_and_dark_and_asks_for_nothing(browser: Any, t
 
 def test_what_is_documented_is_understood(tmp_path: Path) -> None:
     (text,) = (block.text for block in blocks("docs/report.md") if block.text.startswith("# audit.yaml"))
-    keys = yaml.safe_load(text)  # blocks come without their indentation
+    keys = yaml.safe_load(text)  # blocks are not indented
     assert keys.pop("report") is None
     config = load(written(tmp_path, NEEDED | {"report": keys}))
     assert keys.keys() == type(config.report).model_fields.keys()

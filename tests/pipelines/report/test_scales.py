@@ -1,4 +1,4 @@
-"""Axes: everything that is drawn lies on them, and they say round figures."""
+"""Axes: all points lie on them, and their labels are round figures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How figures are said."""
+"""The wording of figures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A virtual cluster whose clients speak bytes: the world of `tests.pool.harness` behind every handler, without IO."""
+"""A virtual cluster whose clients send bytes: the world of `tests.pool.harness` behind every handler, without IO."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from mesh.apis.answers import ConnectionId
-from mesh.apis.api import Authentication
+from mesh.apis.api import Authentication, ListenerContext, RequestContext, RequestFields
 from mesh.apis.dispatch import Work, begin
 from mesh.apis.listener_table import LISTENER_TABLE
 from mesh.pool.apis.context import Endpoint, HostAndPort, PoolContext
@@ -22,8 +22,9 @@ from mesh.security.sasl import Slow
 from mesh.security.session import AuthenticationResult as AuthenticationStep
 from mesh.security.session import Handshake, Session
 from mesh.wire.apis import APIS, ApiKey
-from mesh.wire.connection import Request, ServerConnection
+from mesh.wire.connection import FramedRequest, ServerConnection
 from mesh.wire.errors import ErrorCode
+from mesh.wire.features import NO_FEATURES
 from tests.pool.apis.messages import Conversation
 from tests.pool.harness import GROUP, MAXIMUM, ORDERS, World
 from tests.pool.names import HOST
@@ -35,18 +36,25 @@ SERVED: Final = {key: api.versions for key, api in APIS_SERVED.items()}
 
 
 def versions(api_key: ApiKey) -> list[int]:
-    """To parametrize with."""
+    """All versions of an API, for parametrize."""
     return list(APIS[api_key].all())
 
 
 class Mesh(World):
-    def __init__(self, settings: PoolSettings | None = None, rules: GroupRules | None = None, **options: bool) -> None:
+    def __init__(
+        self,
+        settings: PoolSettings | None = None,
+        rules: GroupRules | None = None,
+        endpoint: Endpoint = ENDPOINT,
+        **options: bool,
+    ) -> None:
         super().__init__(settings, rules, **options)
-        self.in_work: dict[Request, tuple[Client, Work]] = {}
+        self._endpoint = endpoint
+        self.in_work: dict[FramedRequest, tuple[Client, Work]] = {}
         self.ids = itertools.count(100)
 
-    def handle(self, client: Client, asked: Request) -> None:
-        context = PoolContext(
+    def handle(self, client: Client, asked: FramedRequest) -> None:
+        fields: RequestFields = (
             SERVED,
             client.connection,
             asked.client_id or "",
@@ -57,9 +65,12 @@ class Mesh(World):
             0.0,
             client.session,
             client.access,
-            self.cluster,
-            ENDPOINT,
         )
+        context: RequestContext
+        if asked.api_key in LISTENER_TABLE:
+            context = ListenerContext(*fields, NO_FEATURES, asked.is_version_unknown)
+        else:
+            context = PoolContext(*fields, self.cluster, self._endpoint)
         work, effects = begin(APIS_SERVED[asked.api_key], context, asked.decode())
         self.in_work[asked] = (client, work)
         self.do([each for each in effects if not isinstance(each, Authentication)])
@@ -68,7 +79,7 @@ class Mesh(World):
                 self._answered(each.ticket, settled(client, each.step))
 
     def _answered(self, ticket: object, result: object) -> None:
-        if not isinstance(ticket, Request):
+        if not isinstance(ticket, FramedRequest):
             super()._answered(ticket, result)
             return
         client, work = self.in_work.pop(ticket)
@@ -81,7 +92,7 @@ class Mesh(World):
 
 
 class Client(Conversation):
-    """One connection of a client, and what the client knows of its group."""
+    """One connection of a client, and the client's view of its group."""
 
     def __init__(
         self, mesh: Mesh, client_id: str = "c", access: Access = UNLIMITED, session: Session | None = None
@@ -102,7 +113,7 @@ class Client(Conversation):
     # Bytes
 
     def receive(self, data: bytes) -> bytes:
-        """Bytes arrive at the mesh; returns what it answers to them at once."""
+        """Passes bytes to the mesh; returns its immediate answers."""
         for asked in self.wire.receive_data(data):
             self.mesh.handle(self, asked)
         return self.sent()
@@ -155,7 +166,7 @@ class Client(Conversation):
         return self.answer(correlation)
 
     def positions(self, version: int = 9, partitions: Iterable[int] = range(4)) -> dict[int, int]:
-        """What OffsetFetch answers, by partition."""
+        """The positions in OffsetFetch's answer, by partition."""
         answer = self.ask(ApiKey.OFFSET_FETCH, version, **self.offset_fetch_values(partitions))
         topics = answer.groups[0].topics if version >= 8 else answer.topics
         return {partition.partition_index: partition.committed_offset for partition in topics[0].partitions}
@@ -200,7 +211,7 @@ def join_values(**changes: Any) -> dict[str, Any]:
 
 
 def fetch_values(mesh: Mesh, positions: dict[int, int], topic: str = ORDERS, **changes: Any) -> dict[str, Any]:
-    """Partitions of one topic, and where the client stands in each of them."""
+    """Partitions of one topic, and the client's position in each of them."""
     partitions = tuple(
         {"partition": partition, "fetch_offset": offset, "partition_max_bytes": MAXIMUM}
         for partition, offset in positions.items()
@@ -219,5 +230,5 @@ def member_of(mesh: Mesh, client: Client) -> Any:
 
 
 def settled(client: Client, step: AuthenticationStep | Handshake) -> AuthenticationStep | Handshake:
-    """A step with what a thread does in the mesh done at once."""
+    """A step, with the work of the mesh's threads done at once."""
     return client.session.settle(step.check(), 0.0, 0.0) if isinstance(step, Slow) else step

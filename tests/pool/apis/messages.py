@@ -1,7 +1,7 @@
-"""kio's requests and responses out of plain values, so that one set of values serves every version of an API.
+"""Makes kio's requests and responses of plain values, so that one set of values serves every version of an API.
 
-What a version lacks is left out, so values for older shapes can stand beside those for the newest one; a field that is
-not given has kio's default or that of `USUAL`.
+It leaves out fields that a version lacks, so values for older shapes can stand beside those for the newest one. A field
+without a value has kio's default, or that of `USUAL`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ USUAL: Final[Mapping[str, Any]] = {
     "topic_id": None,
     "topic_partitions": None,
 }
-"""Values of fields for which kio has no default; durations in milliseconds."""
+"""Values of fields without a default in kio; durations in milliseconds."""
 
 
 class Conversation:
@@ -51,7 +51,7 @@ class Conversation:
         self._asked: dict[int, tuple[ApiKey, int]] = {}
 
     def bytes_of(self, api_key: ApiKey, version: int, /, **values: Any) -> bytes:
-        """A request in bytes, of which this client awaits the answer."""
+        """A request in bytes, whose answer this client awaits."""
         correlation = next(self._correlation)
         self._asked[correlation] = (api_key, version)
         return request(api_key, version, correlation, self.client_id, values)
@@ -62,7 +62,7 @@ class Conversation:
         return len(self._asked)
 
     def answers(self, data: bytes) -> Iterator[tuple[int, Any]]:
-        """Correlation ids and answers in these bytes, which end with an answer's end."""
+        """Correlation ids and answers in these bytes, which contain whole answers."""
         while data:
             length = int.from_bytes(data[:4], "big")
             answer, data = data[4 : 4 + length], data[4 + length :]
@@ -124,7 +124,7 @@ def _value(kafka_type: str | None, annotation: Any, value: Any) -> Any:
 
 
 def _arguments(annotation: Any) -> tuple[Any, ...]:
-    """Those of `tuple[X, ...]`, also where it may be null."""
+    """The item type of `tuple[X, ...]`, even if it may be null."""
     for part in (annotation, *getattr(annotation, "__args__", ())):
         if getattr(part, "__origin__", None) is tuple:
             return tuple(part.__args__)

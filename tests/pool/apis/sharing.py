@@ -1,4 +1,4 @@
-"""What share members send, as the values of kio's requests."""
+"""Requests of share members, as the values of kio's requests."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MEMBER = "s-1"
 
 
 def heartbeat_values(**changes: Any) -> dict[str, Any]:
-    """Of a member that joins."""
+    """The heartbeat of a member that joins."""
     return {
         "group_id": GROUP,
         "member_id": MEMBER,
@@ -25,7 +25,7 @@ def heartbeat_values(**changes: Any) -> dict[str, Any]:
 
 
 def topics(mesh: Mesh, partitions: Mapping[int, Iterable[tuple[int, int, tuple[int, ...]]]]) -> tuple[Any, ...]:
-    """Partitions, and what is acknowledged of them: first, last, types."""
+    """Partitions, and the acknowledgements for them: first, last, types."""
     return (
         {
             "topic_id": mesh.cluster.topics.topic_id(ORDERS),
@@ -73,7 +73,7 @@ def acknowledge_values(epoch: int, **changes: Any) -> dict[str, Any]:
 
 
 def share_member(mesh: Mesh) -> Client:
-    """One that has joined, and opened a session of all partitions."""
+    """A share member that has joined, and opened a session of all partitions."""
     client = Client(mesh)
     assert client.ask(ApiKey.SHARE_GROUP_HEARTBEAT, 1, **heartbeat_values()).error_code == 0
     opened = fetch_values(0, max_wait=0, topics=topics(mesh, dict.fromkeys(range(4), ())))

@@ -108,7 +108,7 @@ def test_a_backlog_that_this_member_may_not_take(version: int) -> None:
     client, other = joined(mesh), joined(mesh, "other")
     positions = client.positions()
     other.send(ApiKey.FETCH, version, **fetch_values(mesh, other.positions(), max_wait=0))
-    for again in range(2):  # a second batch goes beyond the window
+    for again in range(2):  # a second batch exceeds the window
         correlation = client.send(ApiKey.FETCH, version, **fetch_values(mesh, positions, max_wait=100))
         mesh.produce(0, count=2)
         mesh.advance(0.2)
@@ -122,7 +122,7 @@ def test_a_backlog_that_this_member_may_not_take(version: int) -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_the_offset_says_whose_fetch_it_is(version: int) -> None:
-    """Two members of one client id, on connections that say nothing else."""
+    """Two members with one client id, on connections that carry no other identification."""
     mesh = Mesh()
     members = [joined(mesh), joined(mesh)]
     fetching = [Client(mesh), Client(mesh)]
@@ -274,7 +274,7 @@ def test_without_a_group_where_none_is_allowed(version: int) -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_of_an_earlier_run(version: int) -> None:
-    """It parks until its group has joined again, and is told nothing that would move it."""
+    """The Fetch parks until its group has joined again; the answer does not move its client."""
     mesh = Mesh()
     foreign = {0: 3 << 32 | 17, 1: 3 << 32 | 40}
     client = Client(mesh)

@@ -1,22 +1,24 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
 import pytest
 
+from mesh.pool.apis.context import AdvertisedNode, HostAndPort
 from mesh.pool.common.effects import RefreshTopics
 from mesh.pool.common.topics import ExplicitTopic, PrefixRule, Source, VirtualTopics
 from mesh.records.spans import ClusterName, TopicName
 from mesh.wire.apis import ApiKey
 from mesh.wire.errors import ErrorCode
-from tests.pool.apis.harness import Client, Mesh, versions
+from tests.pool.apis.harness import ENDPOINT, Client, Mesh, versions
 from tests.pool.apis.messages import response
 from tests.pool.harness import EU, ORDERS, US
 
 
 def mesh_with_topics() -> Mesh:
-    """orders from two clusters, late whose source is not there yet, and a.* from eu."""
+    """orders from two clusters, late whose source does not exist yet, and a.* from eu."""
     mesh = Mesh()
     mesh.cluster.topics = VirtualTopics(
         "vc",
@@ -108,7 +110,7 @@ def test_names_that_no_topic_can_have(version: int, name: str) -> None:
 
 @pytest.mark.parametrize("name", [None, ""])
 def test_by_id(name: str | None) -> None:
-    """Kafka's own client leaves the name at its default when it asks by id, which is not null."""
+    """When Kafka's own client asks by id, it leaves the name at its default, which is not null."""
     mesh = mesh_with_topics()
     foreign = UUID(int=7)
     asked = tuple({"name": name, "topic_id": id} for id in (topic_id(mesh, "orders"), foreign))
@@ -133,3 +135,18 @@ def test_partitions_that_grow_and_topics_that_come() -> None:
 def test_ids_are_the_same_in_every_process() -> None:
     first, second = topic_id(mesh_with_topics(), "orders"), topic_id(mesh_with_topics(), "orders")
     assert first == second != UUID(int=0)
+
+
+def test_further_nodes_lead_partitions_in_turn() -> None:
+    further = tuple(AdvertisedNode(id, HostAndPort("broker.example", 9097 + id)) for id in (3, 4))
+    mesh = Mesh(endpoint=replace(ENDPOINT, further=further))
+    update(mesh, EU, {"orders": 5})
+    answer = Client(mesh).ask(ApiKey.METADATA, 12, topics=None)
+    assert [(each.node_id, each.port) for each in answer.brokers] == [(1, 9092), (2, 9093), (3, 9100), (4, 9101)]
+    (orders,) = answer.topics
+    leaders = [each.leader_id for each in orders.partitions]
+    assert set(leaders[:3]) == {1, 3, 4}
+    assert leaders[3:6] == leaders[:3]
+    assert all(each.replica_nodes == each.isr_nodes == (each.leader_id,) for each in orders.partitions)
+    described = Client(mesh).ask(ApiKey.DESCRIBE_CLUSTER, 1)
+    assert {each.broker_id: each.port for each in described.brokers} == {1: 9092, 2: 9093, 3: 9100, 4: 9101}

@@ -19,7 +19,7 @@ def answered(version: int, errors: dict[int, ErrorCode], topic: str = "orders") 
 
 
 def with_records(mesh: Mesh, client: Client, count: int = 5) -> dict[int, int]:
-    """The client is sent records of partition 0; returns where it began."""
+    """The client gets records of partition 0; returns its first offset."""
     start = client.positions()
     correlation = client.send(ApiKey.FETCH, 12, **fetch_values(mesh, start))
     mesh.produce(0, count=count)

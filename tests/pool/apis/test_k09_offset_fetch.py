@@ -100,7 +100,7 @@ def test_refused(version: int, group: str, error: ErrorCode) -> None:
 
 @pytest.mark.parametrize("version", VERSIONS[1:])
 def test_all_topics_are_none(version: int) -> None:
-    """A tool asks so, which has no slot and is given none."""
+    """A tool asks in this way; it has no slot, and gets none."""
     mesh = Mesh(rules=GroupRules(admitted=("shop",)))
     joined(mesh)
     for group, error in (("shop", ErrorCode.NONE), ("other", ErrorCode.GROUP_AUTHORIZATION_FAILED)):

@@ -19,7 +19,7 @@ def leave(client: Client, version: int, *members: tuple[str, str | None], group:
 
 
 def answered(version: int, *members: tuple[str, str | None, ErrorCode]) -> Any:
-    """Up to v2 the error of the one member is that of the whole."""
+    """Up to v2 the error of the one member is the error of the whole answer."""
     named = tuple(
         {"member_id": id, "group_instance_id": instance, "error_code": error} for id, instance, error in members
     )

@@ -16,7 +16,7 @@ def describe(mesh: Mesh, version: int, *groups: str) -> Any:
 
 
 def partitions_of(assignment: bytes) -> dict[str, tuple[int, ...]]:
-    """ConsumerProtocolAssignment v0."""
+    """The partitions in a ConsumerProtocolAssignment v0."""
     version, topics = struct.unpack_from(">hi", assignment)
     assert version == 0
     at, found = 6, {}
@@ -39,7 +39,7 @@ def test_members_and_each_partition_once(version: int) -> None:
     mesh = Mesh()
     first, second = (joined(mesh, name, group_instance_id=name) for name in ("a", "b"))
     fetch(mesh, first)
-    mesh.produce(1, count=5)  # the first holds records of this one
+    mesh.produce(1, count=5)  # the first member holds records of this one
     fetch(mesh, second)
     (group,) = describe(mesh, version, GROUP)
     assert (group.error_code, group.group_state, group.protocol_type) == (0, "Stable", "consumer")

@@ -4,8 +4,10 @@ from typing import Any
 
 import pytest
 
+from mesh.pool.common.ids import GroupId
 from mesh.wire.apis import ApiKey
 from tests.pool.apis.harness import Client, Mesh, joined, versions
+from tests.pool.apis.sharing import share_member
 from tests.pool.apis.test_k68_consumer_group_heartbeat import consumer
 from tests.pool.harness import GROUP
 
@@ -40,3 +42,15 @@ def test_filters() -> None:
     assert names(states_filter=("Empty",)) == []
     assert names(types_filter=("Consumer",)) == ["another"]
     assert names(types_filter=("classic", "consumer")) == ["another", GROUP]
+
+
+def test_share_groups_that_have_no_pool_any_more() -> None:
+    mesh = Mesh()
+    mesh.kept.seen = {GroupId("gone"), GroupId("")}
+    share_member(mesh)
+    mesh.upstreams[GROUP].stored = {}
+    found = [(each.group_id, each.group_type, each.group_state) for each in listed(mesh, types_filter=("share",))]
+    assert found == [("gone", "share", "Empty"), (GROUP, "share", "Stable")]
+    assert GROUP in mesh.kept.seen, "its first heartbeat said it"
+    (described,) = Client(mesh, "tool").ask(ApiKey.SHARE_GROUP_DESCRIBE, 1, group_ids=("gone",)).groups
+    assert (described.error_code, described.group_state, described.members) == (0, "Empty", ())

@@ -14,7 +14,7 @@ HEARTBEAT = ApiKey.CONSUMER_GROUP_HEARTBEAT
 
 
 def values(**changes: Any) -> dict[str, Any]:
-    """Of a member that joins."""
+    """The heartbeat of a member that joins."""
     return {
         "group_id": GROUP,
         "member_id": "m-1",
@@ -27,7 +27,7 @@ def values(**changes: Any) -> dict[str, Any]:
 
 
 def later(epoch: int, **changes: Any) -> dict[str, Any]:
-    """Of a member that goes on as before."""
+    """The heartbeat of a member that goes on as before."""
     unchanged = {"rebalance_timeout": -1, "subscribed_topic_names": None, "topic_partitions": None}
     return values(member_epoch=epoch, **{**unchanged, **changes})
 
@@ -129,7 +129,7 @@ def test_new_partitions_raise_the_epoch() -> None:
     mesh.do(mesh.cluster.topics_changed(EU, {ORDERS: 3}, mesh.now))
     answer = client.ask(HEARTBEAT, 1, **later(1))
     assert (answer.member_epoch, assigned(answer)) == (2, everything(mesh, 5))
-    # The answer was lost: its client says everything again, at the epoch it knows.
+    # The answer was lost: its client repeats everything, at the epoch that it knows.
     owned = ({"topic_id": mesh.cluster.topics.topic_id(ORDERS), "partitions": (0, 1, 2, 3)},)
     answer = client.ask(HEARTBEAT, 1, **values(member_epoch=1, topic_partitions=owned))
     assert (answer.error_code, answer.member_epoch, assigned(answer)) == (0, 2, everything(mesh, 5))

@@ -4,12 +4,13 @@ from typing import Any
 
 import pytest
 
+from mesh.pool.common.settings import PoolSettings, ShareSettings
 from mesh.pool.groups.share_protocol import SESSION_TIMEOUT
 from mesh.wire.apis import ApiKey
 from mesh.wire.errors import ErrorCode
 from tests.pool.apis.harness import Client, Mesh, joined
 from tests.pool.apis.sharing import heartbeat_values
-from tests.pool.harness import EU, ORDERS
+from tests.pool.harness import EU, GROUP, ORDERS
 
 HEARTBEAT = ApiKey.SHARE_GROUP_HEARTBEAT
 
@@ -52,7 +53,7 @@ def test_another_epoch_is_fenced(epoch: int) -> None:
 
 
 @pytest.mark.parametrize("epoch", [1, -1])
-def test_who_is_not_known(epoch: int) -> None:
+def test_an_unknown_share_member(epoch: int) -> None:
     client = Client(Mesh())
     assert beat(client, member_epoch=epoch).error_code == ErrorCode.UNKNOWN_MEMBER_ID
     beat(client, member_id="another")
@@ -102,3 +103,25 @@ def test_a_silent_member_is_gone_after_its_session() -> None:
     assert mesh.pool.members.by_id
     mesh.advance(2)
     assert not mesh.cluster.pools or not mesh.pool.members.by_id
+
+
+UNMIXED = PoolSettings(share=ShareSettings(is_mixed=False))
+
+
+def test_members_of_other_kinds_are_refused_where_groups_are_not_mixed() -> None:
+    mesh = Mesh(UNMIXED)
+    assert beat(Client(mesh)).error_code == 0
+    assert Client(mesh).join().error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    values = {"member_id": "m", "member_epoch": 0, "rebalance_timeout": 1_000, "topic_partitions": ()}
+    consumer = {"group_id": GROUP, "subscribed_topic_names": (ORDERS,), **values}
+    assert Client(mesh).ask(ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, **consumer).error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    assert beat(Client(mesh), member_id="s-2").error_code == 0
+
+
+def test_share_members_are_refused_by_a_group_of_others_where_groups_are_not_mixed() -> None:
+    mesh = Mesh(UNMIXED)
+    joined(mesh)
+    assert beat(Client(mesh)).error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    mixed = Mesh()
+    joined(mixed)
+    assert beat(Client(mixed)).error_code == 0

@@ -16,7 +16,7 @@ def errors_of(answer: Any) -> list[int]:
 
 
 def holding(mesh: Mesh) -> Client:
-    """A member that has offsets 0 to 4 of partition 0."""
+    """A member that holds offsets 0 to 4 of partition 0."""
     client = share_member(mesh)
     mesh.produce(0, 5)
     client.ask(ApiKey.SHARE_FETCH, 2, **fetch_values(1))
@@ -44,12 +44,24 @@ def test_what_it_does_not_have(version: int) -> None:
     assert errors_of(answer) == [ErrorCode.INVALID_RECORD_STATE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
 
 
+def test_waits_for_its_commit_while_the_mesh_stops() -> None:
+    mesh = Mesh(auto_store=False)
+    client = holding(mesh)
+    said = acknowledge_values(2, topics=topics(mesh, {0: [(0, 4, (1,))]}))
+    asked = client.send(ApiKey.SHARE_ACKNOWLEDGE, 2, **said)
+    assert client.answer(asked) is None
+    mesh.do(mesh.cluster.drain(mesh.now))
+    answer = client.answer(asked)
+    assert answer is not None
+    assert answer.error_code == ErrorCode.SHARE_SESSION_NOT_FOUND
+
+
 def test_ends_its_session() -> None:
     mesh = Mesh()
     client = holding(mesh)
     said = acknowledge_values(-1, topics=topics(mesh, {0: [(0, 1, (1,))]}))
     assert errors_of(client.ask(ApiKey.SHARE_ACKNOWLEDGE, 2, **said)) == [0]
-    assert mesh.pool.partitions[source(0)].locks == 0
+    assert mesh.pool.partitions[source(0)].acquired_offsets == 0
     refused = client.ask(ApiKey.SHARE_ACKNOWLEDGE, 2, **acknowledge_values(2))
     assert refused.error_code == ErrorCode.SHARE_SESSION_NOT_FOUND
 

@@ -99,6 +99,22 @@ CONVERSATIONS: dict[ApiKey, dict[str, Any]] = {
         "group_id": "shop",
         "topics": ({"topic_name": "orders", "partitions": ({"partition_index": 0, "start_offset": 5},)},),
     },
+    ApiKey.DELETE_SHARE_GROUP_OFFSETS: {"group_id": "shop", "topics": ({"topic_name": "orders"},)},
+    ApiKey.DESCRIBE_CONFIGS: {
+        "resources": ({"resource_type": 32, "resource_name": "shop", "configuration_keys": None},),
+        "include_synonyms": True,
+    },
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: {
+        "resources": (
+            {
+                "resource_type": 32,
+                "resource_name": "shop",
+                "configs": ({"name": "share.delivery.count.limit", "config_operation": 0, "value": "7"},),
+            },
+        ),
+        "validate_only": False,
+    },
+    ApiKey.LIST_CONFIG_RESOURCES: {"resource_types": (32,)},
     ApiKey.SHARE_ACKNOWLEDGE: {"group_id": "shop", "member_id": "unknown", "share_session_epoch": 7, "topics": ()},
     ApiKey.API_VERSIONS: {"client_software_name": "test", "client_software_version": "1.0"},
 }

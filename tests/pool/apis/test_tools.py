@@ -1,4 +1,4 @@
-"""Who is a tool, and what it is told: upstream offsets of one kind, where consumers see virtual ones."""
+"""Which clients are tools, and their answers: upstream offsets of one cluster, where consumers see virtual ones."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ADMIN = "adminclient-1"
 
 
 def busy() -> tuple[Mesh, Client]:
-    """Upstream partition 0 has ten records, of which four are committed."""
+    """Upstream partition 0 has ten records, four of them committed."""
     mesh = Mesh()
     member = joined(mesh)
     start = member.positions()[0]
@@ -69,7 +69,7 @@ def test_ends_of_logs(version: int) -> None:
     assert ends(tool, version, topic="unknown")[0] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_who_asked_for_groups_is_a_tool_for_a_minute_on_connections_that_consume_nothing() -> None:
+def test_a_client_that_asked_for_groups_is_a_tool_for_a_minute_on_connections_that_consume_nothing() -> None:
     mesh, _ = busy()
     latest = int(mesh.cluster.slots.latest)
     asking, other, elsewhere = (Client(mesh, name) for name in ("exporter", "exporter", "somebody"))
@@ -86,7 +86,7 @@ def test_who_asked_for_groups_is_a_tool_for_a_minute_on_connections_that_consume
 
 
 def test_a_member_that_names_itself_is_none_whatever_else_its_client_asked() -> None:
-    """franz-go asks for offsets on a connection of their own, and its admin client has the same client.id."""
+    """franz-go asks for offsets on a separate connection, and its admin client has the same client.id."""
     mesh, _ = busy()
     Client(mesh, "kgo").ask(ApiKey.DELETE_GROUPS, 1, groups_names=("another",))
     member, other = joined(mesh, "kgo"), Client(mesh, "kgo")

@@ -1,4 +1,4 @@
-"""What comes again, how often that counts, and what is given up."""
+"""Redelivery: which records come again, how often that counts, and which the mesh gives up."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from mesh.records.spans import Span
 from tests.pool.harness import EU, GROUP, Consumer, World, source, value_of
 
 FIVE = Redelivery(limit=5)
-GIVEN_UP = "a record was given up as a dead letter"
+GIVEN_UP = "dead letter written"
 DEATHS = (Cause.EXPIRED, Cause.AWAY, Cause.REPLACED, Cause.SILENT, Cause.HELD)
 
 
 def counts(world: World, index: int = 0) -> list[tuple[int, int, int]]:
-    """(first, last, count) of what waits in the backlog, or has to be read again."""
+    """(first, last, count) of records that wait in the backlog, or must be read again."""
     partition = world.pool.partitions[source(index)]
     backlog = [(e.batch.first, e.batch.last, e.history.count) for e in partition.backlog.values()]
     released = [(e.span.first, e.span.last, e.history.count) for e in partition.released.values()]
@@ -29,7 +29,7 @@ def counts(world: World, index: int = 0) -> list[tuple[int, int, int]]:
 
 
 def begin(redelivery: Redelivery = FIVE, count: int = 10, replay: int = 1 << 20) -> tuple[World, Consumer]:
-    """A member that was sent some records of one partition, and is about to give them up."""
+    """A member that got some records of one partition, and is about to give them back."""
     world = World(PoolSettings(redelivery=redelivery, replay_budget=replay, linger=1_000.0))
     consumer = world.consumer()
     world.produce(0, count)
@@ -59,7 +59,7 @@ def test_a_clean_leave_counts_for_the_first_record_only() -> None:
 
 
 @pytest.mark.parametrize("cause", [Cause.SOUGHT, Cause.NEVER_FETCHED, Cause.NO_ROOM])
-def test_who_gives_up_without_having_failed_is_no_sign_of_poison(cause: Cause) -> None:
+def test_a_member_that_gives_up_without_having_failed_is_no_sign_of_poison(cause: Cause) -> None:
     assert [history.count for _, history in FIVE.after_release(Span(3, 9), UNSENT, True, "m", cause)] == [0]
 
 
@@ -69,13 +69,15 @@ def test_only_one_record_alone_reaches_the_limit(
 ) -> None:
     redelivery = Redelivery(limit=limit)
     history = History(count, True)
-    if redelivery.is_over(history) or (redelivery.is_suspected(history) and length > 1 and count * 2 >= limit + 2):
+    if redelivery.has_reached_limit(history) or (
+        redelivery.is_suspected(history) and length > 1 and count * 2 >= limit + 2
+    ):
         return  # not reachable
     parts = redelivery.after_release(Span(10, 9 + length), history, is_first, "m", cause)
     assert sum(len(span) for span, _ in parts) == length
     for span, after in parts:
         assert after.count in (count, count + 1)
-        assert len(span) == 1 or not redelivery.is_over(after)
+        assert len(span) == 1 or not redelivery.has_reached_limit(after)
 
 
 def test_members_that_die_one_after_the_other_raise_the_count() -> None:
@@ -205,7 +207,7 @@ def test_one_bad_record_is_given_up_and_no_other(bad: int, limit: int, replay: i
 
 
 def test_records_of_other_partitions_are_not_given_up_with_it() -> None:
-    """They are held when members die of the bad one, again and again, and are innocent."""
+    """They are held when members die of the bad record, again and again, and are innocent."""
     world = World(PoolSettings(redelivery=FIVE, initial_window=600, linger=1_000.0))
     world.consumer("spare")
     for index in range(4):
@@ -234,8 +236,8 @@ def test_what_is_suspected_is_given_alone() -> None:
     world.check()
 
 
-def test_who_holds_something_is_kept_waiting_until_it_is_through() -> None:
-    """Were it given the next batches instead, what is suspected would be passed over for ever."""
+def test_a_member_that_holds_something_waits_until_it_is_through() -> None:
+    """If it got the next batches instead, the pool would never deliver the suspected records."""
     world, consumer = begin(Redelivery(limit=2))
     busy = world.consumer("busy")
     world.produce(0, 3)
@@ -251,8 +253,8 @@ def test_who_holds_something_is_kept_waiting_until_it_is_through() -> None:
     world.check()
 
 
-def test_who_does_not_ask_for_the_suspected_partition_goes_on() -> None:
-    """A consumer with assign() may ask for some partitions only: it cannot taste what lies in others."""
+def test_a_member_that_does_not_ask_for_the_suspected_partition_goes_on() -> None:
+    """A consumer with assign() may ask for some partitions only: it cannot get suspected records of others."""
     world, consumer = begin(Redelivery(limit=2))
     die(consumer)
     assert counts(world) == [(0, 9, 1)]
@@ -288,7 +290,7 @@ def test_one_that_stopped_asking_is_not_waited_for_to_taste() -> None:
 
 
 def test_at_a_limit_of_one_nothing_is_given_up_that_was_not_delivered_alone() -> None:
-    """Batches of one record each, and a run of such: nobody knows which of them it was."""
+    """Batches of one record each, and a run of such batches: it is not known which record was at fault."""
     world = World(PoolSettings(redelivery=Redelivery(limit=1), linger=1_000.0))
     world.consumer("spare")
     for _ in range(5):
@@ -355,7 +357,7 @@ def test_one_that_cannot_be_written_stays_and_is_tried_again() -> None:
     world.advance(5.0)
     world.write_dead_letter()
     assert world.stored == {source(0): 1}
-    assert len(world.reports("a dead letter could not be written and is tried again")) == 1
+    assert len(world.reports("dead letter not written; retrying")) == 1
     assert len(world.reports(GIVEN_UP)) == 1
 
 
@@ -371,7 +373,7 @@ def test_one_whose_partition_went_away_is_the_next_owners() -> None:
 
 
 def restarted(before: World, settings: PoolSettings) -> tuple[World, Consumer]:
-    """Another mesh, which knows what is stored upstream, and a member that waits."""
+    """Another mesh, which knows only the upstream state, and a member that waits."""
     world = World(settings)
     upstream, new = before.upstreams[before.group], world.upstreams[world.group]
     new.stored.update(upstream.stored)
@@ -383,7 +385,7 @@ def restarted(before: World, settings: PoolSettings) -> tuple[World, Consumer]:
 
 
 def test_a_restart_goes_on_counting() -> None:
-    """A mesh that is restarted every day must not begin anew with a record that kills somebody every day."""
+    """A mesh that restarts every day must not begin its count again for a record that kills a member every day."""
     settings = PoolSettings(redelivery=Redelivery(limit=4), linger=1_000.0)
     bad, restarts = value_of(source(0), 3), 0
     world, consumer = restarted(World(), settings)

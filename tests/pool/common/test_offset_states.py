@@ -13,7 +13,9 @@ DOCUMENT = Path(__file__).parents[3] / "docs" / "how-it-works.md"
 def test_the_picture_in_the_document_is_that_of_the_table() -> None:
     text = DOCUMENT.read_text()
     assert drawn(text) == text, "python -m mesh.pool.common.offset_states draws it"
-    assert picture().count("-->") == len(TRANSITIONS) + 1 + len(SETTLED)
+    arrows = {(before, after) for (before, _), after in TRANSITIONS.items()}
+    assert picture().count("-->") == len(arrows) + 1 + len(SETTLED)
+    assert all(event.value in picture() for event in OffsetEvent)
 
 
 def test_what_is_settled_stays_so() -> None:

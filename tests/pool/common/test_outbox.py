@@ -1,4 +1,4 @@
-"""Effects leave the outbox in the order of the decisions, whichever pool decided."""
+"""Effects leave the outbox in the order of the decisions, from whichever pools."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ def test_pools_share_the_outbox_of_their_virtual_cluster() -> None:
     billing, audit = outbox.of_group(GroupId("billing")), outbox.of_group(GroupId("audit"))
     billing.answer(1, "one")
     outbox.put(RefreshTopics())
-    audit.report("a member joined", {"member": "m"})
+    audit.report("member joined", {"member": "m"})
     outbox.report("a group was refused", level="warning")
     assert outbox.take_all() == [
         Answer(1, "one"),
         RefreshTopics(),
-        Report("a member joined", {"group": "audit", "member": "m"}),
+        Report("member joined", {"group": "audit", "member": "m"}),
         Report("a group was refused", {}, "warning"),
     ]
     assert billing.take_all() == outbox.take_all() == []

@@ -1,4 +1,4 @@
-"""Deadlines without a clock, and which of many pools has something to do next."""
+"""Deadlines without a clock, and the pool of many whose deadline comes next."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_cancelled_ones_are_let_go(deadlines: list[tuple[float, bool]]) -> None:
 
 @dataclass(eq=False)
 class FakePool:
-    """As much of a pool as an agenda sees."""
+    """The part of a pool that an agenda sees."""
 
     timers: Timers = field(default_factory=Timers)
 

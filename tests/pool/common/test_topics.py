@@ -1,4 +1,4 @@
-"""Virtual topics: what stands behind the partitions that clients see."""
+"""Virtual topics: the upstream partitions behind those that clients see."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is put into backlogs and taken out of them is counted, whatever it is cut into."""
+"""The counts of backlogs are right after batches are put in and taken out, in any parts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.pool.names import batch_of, source
 
 
 class Bench:
-    """One partition, and the backlogs of its pool, which suspect what was delivered in vain twice."""
+    """One partition, and the backlogs of its pool, which suspect records that were delivered in vain twice."""
 
     def __init__(self) -> None:
         self.partition = Partition(source(0))
@@ -46,7 +46,7 @@ class Bench:
 
 @pytest.fixture
 def bench() -> Iterator[Bench]:
-    """Whatever a test does, the sizes are those of what is there."""
+    """After any test, the sizes equal those of the batches in the backlogs."""
     bench = Bench()
     yield bench
     size = sum(each.size for each in bench.partition.backlog.values())

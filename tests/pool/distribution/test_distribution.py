@@ -1,4 +1,4 @@
-"""Who gets which batch."""
+"""The member that gets a batch."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def crowd(world: World, count: int, wait: float = 30.0) -> list[Consumer]:
 
 
 def again(consumers: list[Consumer], commit: bool = True) -> None:
-    """Whoever was answered commits and asks again."""
+    """Members that were answered commit and fetch again."""
     for consumer in consumers:
         if not consumer.is_parked:
             if commit:
@@ -53,7 +53,7 @@ def test_equal_members_get_shares_that_differ_by_at_most_one_batch(
 
 @EVERY_POLICY
 def test_a_client_with_a_short_max_wait_is_not_starved_by_ones_with_long_ones(policy: Policy) -> None:
-    """It parks again and again, and would always be the last that came."""
+    """Its Fetches park again and again, and would always be the last in the queue."""
     world = world_of(policy)
     patient, hasty = crowd(world, 3, wait=9.0), world.consumer("hasty")
     for _ in range(20):
@@ -83,7 +83,7 @@ def test_round_robin_goes_round() -> None:
     assert order == ["c0", "c1", "c2"] * 2
 
 
-def test_oldest_first_goes_to_who_has_asked_for_the_longest_time() -> None:
+def test_oldest_first_goes_to_the_member_that_has_asked_for_the_longest_time() -> None:
     world = world_of(Policy.OLDEST_FIRST)
     first, second = crowd(world, 2)
     world.produce(0, 1)
@@ -178,7 +178,7 @@ def test_the_cap_doubles_too_for_a_fetch_that_fills_the_window_and_waits_for_min
 
 
 def test_the_cap_doubles_after_five_seconds_in_any_case() -> None:
-    """A client that commits every 1,000 must not starve at 500."""
+    """A client that commits every 1,000 records must not starve at 500."""
     world = world_of(window=10)
     first, other = crowd(world, 2)
     world.produce(0, 10)
@@ -199,7 +199,7 @@ def test_the_cap_doubles_after_five_seconds_in_any_case() -> None:
 
 
 def test_what_comes_together_is_shared_out_as_a_whole() -> None:
-    """Each has whole runs of some partitions in one answer, not a part of each in many."""
+    """Each member gets whole runs of some partitions in one answer, not a part of each in many."""
     world = world_of()
     consumers = crowd(world, 2)
     world.produce_together(dict.fromkeys(range(4), 100), 10)
@@ -214,7 +214,7 @@ def test_a_run_that_is_more_than_an_equal_part_is_cut() -> None:
     assert [len(consumer.received) for consumer in consumers] == [100] * 4
 
 
-def test_who_waits_has_an_equal_part_and_the_others_who_are_at_work_have_theirs_when_they_ask() -> None:
+def test_a_waiting_member_has_an_equal_part_and_those_at_work_have_theirs_when_they_ask() -> None:
     world = world_of()
     consumers = [world.consumer(f"c{number}") for number in range(4)]
     for consumer in consumers:
@@ -226,7 +226,7 @@ def test_who_waits_has_an_equal_part_and_the_others_who_are_at_work_have_theirs_
 
 
 def test_equal_parts_are_parts_of_the_records_and_not_of_their_bytes() -> None:
-    """Batches of different producers: the same bytes hold a few records, or many if they are compressed."""
+    """Batches of different producers: the same number of bytes has a few records, or many if they are compressed."""
     world = world_of()
     consumers = crowd(world, 2)
     world.assign_all()
@@ -243,7 +243,7 @@ def test_equal_parts_are_parts_of_the_records_and_not_of_their_bytes() -> None:
     ] == [200] * 2
 
 
-def test_who_has_what_it_asked_for_is_answered_when_the_step_ends_and_not_before() -> None:
+def test_a_complete_fetch_is_answered_when_the_step_ends_and_not_before() -> None:
     world = world_of()
     consumer, other = crowd(world, 2)
     answers = sum(isinstance(effect, Answer) for effect in world.effects)
@@ -271,7 +271,7 @@ def test_a_sole_consumer_runs_at_full_rate_before_any_commit() -> None:
     assert len(sole.received) == 1_000
 
 
-def test_who_was_alone_is_held_to_its_cap_as_soon_as_another_asks() -> None:
+def test_a_member_that_was_alone_is_held_to_its_cap_as_soon_as_another_asks() -> None:
     world = world_of(window=10)
     (sole,) = crowd(world, 1)
     for _ in range(5):
@@ -284,7 +284,7 @@ def test_who_was_alone_is_held_to_its_cap_as_soon_as_another_asks() -> None:
     assert (len(sole.received), len(other.received)) == (50, 5)
 
 
-def test_who_is_alone_again_takes_what_is_there() -> None:
+def test_a_member_that_is_alone_again_takes_what_is_there() -> None:
     world = world_of(window=10)
     first, second = crowd(world, 2)
     for _ in range(4):
@@ -389,7 +389,7 @@ def test_a_fetch_that_waits_for_another_partition_is_not_chosen_however_long_it_
     assert sum(len(consumer.received) for consumer in wanted) == 1
 
 
-def test_a_partition_that_comes_back_is_shared_by_all_who_wait() -> None:
+def test_a_partition_that_comes_back_is_shared_by_all_waiting_members() -> None:
     world = world_of()
     first, second = crowd(world, 2)
     world.produce(0, 1)

@@ -1,4 +1,4 @@
-"""The order by rank, beside a plain dictionary that is sorted each time."""
+"""The order by rank, compared with a plain dictionary that is sorted each time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Members between two Fetches: whoever asks less often has no less, nobody waits for one that does not come."""
+"""Members between two Fetches: a member that fetches less often gets no less, and none waits for a member that stays
+away."""
 
 from __future__ import annotations
 
@@ -17,11 +18,12 @@ from tests.pool.harness import Consumer, World, batch_of, source
 
 TICK = 0.001
 Rests = list[tuple[Consumer, int]]
-"""Consumers, and for how many milliseconds each rests between two Fetches."""
+"""Consumers, with the milliseconds that each rests between two Fetches."""
 
 
 def run(world: World, rests: Rests, ticks: int, size: int = 2, every: int = 1) -> None:
-    """A batch of `size` records every so many milliseconds; each consumer commits and asks again when it has rested."""
+    """Brings a batch of `size` records every so many milliseconds; each consumer commits and fetches again after its
+    rest."""
     since = [0] * len(rests)
     for tick in range(ticks):
         if tick % every == 0:
@@ -47,8 +49,8 @@ def shares_of(world: World, rests: Rests, ticks: int, **load: int) -> list[int]:
     return [len(consumer.received) - had for (consumer, _), had in zip(rests, before, strict=True)]
 
 
-def test_who_asks_again_later_has_no_less() -> None:
-    """The Java consumer asks again some milliseconds after the others: of small batches it had a third."""
+def test_a_member_that_asks_again_later_has_no_less() -> None:
+    """The Java consumer fetches again some milliseconds after the others: it used to get a third of small batches."""
     world = World()
     rests = [(world.consumer(f"c{number}"), 8 if number < 2 else 0) for number in range(6)]
     shares = shares_of(world, rests, 1_000)
@@ -80,7 +82,7 @@ def test_what_is_kept_is_given_to_others_when_its_member_does_not_come() -> None
 
 
 def assert_in_order(consumers: Iterable[Consumer]) -> None:
-    """Each has what it was given of a partition in the order of the log; for tests in which nothing comes twice."""
+    """Asserts that each member has the records of a partition in the order of the log; for tests without redelivery."""
     for consumer in consumers:
         highest: dict[str, int] = {}
         for _, _, value in consumer.received:
@@ -95,10 +97,10 @@ def assert_in_order(consumers: Iterable[Consumer]) -> None:
     st.lists(st.tuples(st.integers(0, 3), st.integers(5, 120)), min_size=1, max_size=8),
     st.sampled_from([1, 7]),
 )
-def test_who_stays_away_for_longer_than_usual_brings_no_disorder(
+def test_a_member_that_stays_away_for_longer_than_usual_brings_no_disorder(
     times: list[int], stays: list[tuple[int, int]], size: int
 ) -> None:
-    """Others are given what comes later meanwhile: not what was kept, after it."""
+    """Meanwhile others get the later records; then the member does not get the reserved ones after those."""
     world = World()
     rests = [(world.consumer(f"c{number}"), rest) for number, rest in enumerate(times)]
     run(world, rests, 150, size=size)
@@ -110,7 +112,7 @@ def test_who_stays_away_for_longer_than_usual_brings_no_disorder(
 
 
 def test_what_was_kept_of_partitions_that_a_member_does_not_ask_for_brings_no_disorder() -> None:
-    """librdkafka leaves out a partition whose queue is full, for a second. Records that others have gone past wait."""
+    """librdkafka leaves out a partition whose queue is full, for a second. Records that others have passed wait."""
     world = World()
     rests = [(world.consumer(name), rest) for name, rest in (("full", 8), ("a", 0), ("b", 3))]
     full, reservations = rests[0][0], world.pool.serving.distribution.reservations
@@ -135,7 +137,7 @@ def test_what_was_kept_for_one_that_hangs_goes_to_others_with_what_it_holds() ->
     rests = [(world.consumer(name), rest) for name, rest in (("hangs", 8), ("a", 0), ("b", 3))]
     distribution = world.pool.serving.distribution
     run(world, rests, 150, size=7)
-    for _ in range(400):  # until something is kept for it that the others go past
+    for _ in range(400):  # until something is reserved for it that the others go past
         run(world, rests, 1, size=7)
         if not rests[0][0].is_parked and distribution.reservations.size:
             break
@@ -165,7 +167,7 @@ def test_nothing_is_kept_for_one_that_is_alone() -> None:
     run(world, [(alone, 5)], 100)
     for _ in range(50):
         run(world, [(alone, 5)], 1)
-        assert not any(partition.reserving for partition in world.pool.partitions.values())
+        assert not any(partition.reservations for partition in world.pool.partitions.values())
 
 
 def test_other_policies_keep_nothing() -> None:
@@ -178,7 +180,7 @@ def test_other_policies_keep_nothing() -> None:
 
 
 def test_what_is_kept_survives_its_member() -> None:
-    """It leaves, or its partition is revoked and comes back: somebody else has it."""
+    """The member leaves, or its partition is revoked and comes back: another member gets the records."""
     world = World()
     away, other = world.consumer("away"), world.consumer("other")
     rests = [(away, 5), (other, 0)]
@@ -217,7 +219,8 @@ def test_little_is_kept_for_one() -> None:
 
 @pytest.mark.parametrize(("records", "is_kept"), [(500, True), (20_000, False)])
 def test_nothing_is_kept_of_plenty(records: int, is_kept: bool) -> None:
-    """Some of it will be there when the member asks again; and its next answer has all that it may have of that."""
+    """Some records will still be there when the member fetches again; and its next answer has all that it may have of
+    them."""
     world = World()
     world.batch_size = 50
     away, other = world.consumer("away"), world.consumer("other")
@@ -251,14 +254,14 @@ def test_what_was_had_lately_is_the_sum_that_halves_with_time(given_: list[tuple
 
 
 def test_many_that_are_away_cost_no_more_than_few() -> None:
-    """Steps of a batch that comes while everybody is away, by how many they are."""
+    """The number of steps for a batch that comes while all members are away, by their number."""
 
     def steps(members: int) -> int:
         world = World(PoolSettings(max_members=2_000))
         consumers: list[Consumer] = []
         for number in range(members):
             consumers.append(world.consumer(f"c{number}"))
-            for consumer in consumers if number % 10 == 0 else ():  # to join takes time
+            for consumer in consumers if number % 10 == 0 else ():  # joining takes time
                 consumer.heartbeat()
         for consumer in consumers:
             consumer.fetch(partitions=[0], wait=0.5)

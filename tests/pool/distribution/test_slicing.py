@@ -1,4 +1,4 @@
-"""Batches that are damaged on their way: none of them stops a pool."""
+"""Batches that are damaged on their way do not stop a pool."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ import pytest
 from mesh.pool.common.effects import Report
 from mesh.pool.common.history import History, Redelivery
 from mesh.pool.common.settings import PoolSettings
-from mesh.records.batch import Batch, seal
+from mesh.records.batch import RecordBatch, seal
 from mesh.records.runs import join_runs
 from mesh.records.spans import Span
 from tests.pool.harness import MAXIMUM, Consumer, World, batch_of, source
 
-WHOLE = "a batch is damaged and is delivered whole"
+WHOLE = "damaged batch delivered whole"
 
 
-def wrong_checksum(batch: Batch) -> None:
+def wrong_checksum(batch: RecordBatch) -> None:
     batch.data[-1] ^= 1
 
 
-def compressed_rubbish(batch: Batch) -> None:
+def compressed_rubbish(batch: RecordBatch) -> None:
     data = bytearray(batch.data)
     data[22] |= 4  # attributes: zstd
     data[61:] = bytes(len(data) - 61)
@@ -30,7 +30,7 @@ def compressed_rubbish(batch: Batch) -> None:
 
 
 DAMAGES = pytest.mark.parametrize("damage", [wrong_checksum, compressed_rubbish])
-Damage = Callable[[Batch], None]
+Damage = Callable[[RecordBatch], None]
 
 
 def receive(world: World, first: int, last: int, damage: Damage) -> None:
@@ -91,7 +91,7 @@ def test_one_that_would_be_cut_in_half_goes_on_whole_until_it_is_given_up(damage
 
 
 def read_again(world: World, damage: Damage | None, beyond: int = 0) -> None:
-    """The oldest reread ends, with a batch that ends `beyond` the span that was asked for."""
+    """The oldest reread ends, with a batch that ends `beyond` the requested span."""
     wanted = world.pending_rereads.pop(0)
     batch = batch_of(wanted.partition, wanted.span.first, wanted.span.last + beyond)
     if damage is not None:

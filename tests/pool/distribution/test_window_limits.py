@@ -1,4 +1,4 @@
-"""Who is alone in a pool has no cap, unless a batch engine leases beside it."""
+"""A member that is alone in a pool has no cap, unless a batch engine leases beside it."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ from mesh.pool.state.leases import HolderId, LeaseGranted, LeaseId, LeaseRequest
 from tests.pool.catching_up import QUICK, CatchUp
 from tests.pool.harness import GROUP, ORDERS, Consumer, World, source
 
+DEEP = [pytest.mark.long, pytest.mark.deep]
+
 WINDOW = 10
 PRESENCE = 4.0
 SETTINGS = PoolSettings(initial_window=WINDOW, presence=PRESENCE)
 
 
 def world_with_member() -> tuple[World, Consumer]:
-    """A member that is alone, and has nothing yet."""
+    """A member that is alone, and has no records yet."""
     world = World(SETTINGS)
     member = world.consumer()
     member.fetch(wait=0.0)
@@ -25,7 +27,7 @@ def world_with_member() -> tuple[World, Consumer]:
 
 
 def lease(world: World, id: str = "a", ttl: float = 60.0) -> int:
-    """How many offsets it got."""
+    """Leases; returns the number of offsets."""
     wanted = LeaseRequest(id=LeaseId(id), holder=HolderId("job"), topics=(ORDERS,), most=1_000, ttl=ttl)
     ticket = world.ticket()
     _, effects = world.cluster.leasing(GROUP, lambda pool: pool.lease(ticket, wanted, world.now), world.now)
@@ -35,7 +37,7 @@ def lease(world: World, id: str = "a", ttl: float = 60.0) -> int:
 
 
 def produce(world: World, batches: int) -> None:
-    """Batches of five records, to the first partition."""
+    """Brings batches of five records to the first partition."""
     for _ in range(batches):
         world.produce(0, 5)
     end = world.pool.partitions[source(0)].ledger.received
@@ -43,7 +45,7 @@ def produce(world: World, batches: int) -> None:
 
 
 def take(world: World, member: Consumer, fetches: int = 20) -> int:
-    """What it got by asking so often."""
+    """The records that it got by fetching so often."""
     before = len(member.received)
     for _ in range(fetches):
         member.fetch(wait=0.0, partition_maximum=1)
@@ -51,13 +53,13 @@ def take(world: World, member: Consumer, fetches: int = 20) -> int:
     return len(member.received) - before
 
 
-def test_who_is_alone_takes_everything() -> None:
+def test_a_member_that_is_alone_takes_everything() -> None:
     world, member = world_with_member()
     produce(world, 20)
     assert take(world, member) == 100
 
 
-def test_who_is_alone_beside_leases_is_held_to_its_window() -> None:
+def test_a_member_that_is_alone_beside_leases_is_held_to_its_window() -> None:
     world, member = world_with_member()
     assert lease(world) == 0, "nothing is there yet"
     produce(world, 20)
@@ -77,7 +79,8 @@ def test_what_it_held_before_counts() -> None:
 
 
 def beside_one_at_work(batches: int) -> tuple[World, Consumer]:
-    """A member with a full window that asks for more; another one holds half of its own. So many batches are left."""
+    """A member with a full window that wants more; another one holds half of its own window. So many batches are
+    left."""
     world, member = world_with_member()
     other = world.consumer("other")
     other.fetch(wait=0.0)
@@ -88,7 +91,7 @@ def beside_one_at_work(batches: int) -> tuple[World, Consumer]:
     return world, member
 
 
-def test_who_is_full_has_more_when_that_leaves_the_others_enough() -> None:
+def test_a_full_member_has_more_when_that_leaves_the_others_enough() -> None:
     world, member = beside_one_at_work(batches=20)
     world.advance(0.11)
     assert not member.is_parked
@@ -99,7 +102,7 @@ def test_who_is_full_has_more_when_that_leaves_the_others_enough() -> None:
     assert member.is_parked, "twice what the other may hold"
 
 
-def test_who_is_full_waits_for_those_who_may_take_what_is_left() -> None:
+def test_a_full_member_waits_for_those_that_may_take_what_is_left() -> None:
     world, member = beside_one_at_work(batches=1)
     world.advance(0.5)
     assert member.is_parked
@@ -134,32 +137,32 @@ def test_as_long_as_something_is_leased_it_is_held() -> None:
     take(world, member)
 
 
-# Who joins while others read a long log at full rate
+# Members that join while others read a long log at full rate
 
 
 RATE = 10_000
-"""Records a second that all of them have together."""
+"""Records a second for all of them together."""
 LONG = 1_000_000
 EVERY_SECOND, EVERY_FIVE, MIXED = (1.0, 1.0, 1.0), (5.0, 5.0, 5.0), (5.0, 1.0, None)
-"""Seconds between two commits of each that joins; None for commits after each poll."""
+"""Seconds between two commits of each joining member; None for a commit after each poll."""
 
 
 @pytest.mark.parametrize(
     ("first", "joiners", "phase", "begun"),
     [
         (1.0, EVERY_SECOND, 0.02, 2.0),
-        (1.0, EVERY_SECOND, 0.5, 6.5),
-        (5.0, EVERY_FIVE, 0.02, 2.0),
-        (5.0, EVERY_FIVE, 0.5, 6.5),
+        pytest.param(1.0, EVERY_SECOND, 0.5, 6.5, marks=DEEP),
+        pytest.param(5.0, EVERY_FIVE, 0.02, 2.0, marks=DEEP),
+        pytest.param(5.0, EVERY_FIVE, 0.5, 6.5, marks=DEEP),
         (1.0, MIXED, 0.5, 2.0),
-        (5.0, MIXED, 0.02, 2.0),
+        pytest.param(5.0, MIXED, 0.02, 2.0, marks=DEEP),
     ],
 )
-def test_who_joins_a_catch_up_late_has_its_share_within_seconds(
+def test_a_member_that_joins_a_catch_up_late_has_its_share_within_seconds(
     first: float, joiners: Sequence[float | None], phase: float, begun: float
 ) -> None:
-    """Whenever they join, and whenever the first commit of a joiner comes: seconds later, of all that it has had since;
-    or at once, of next to nothing."""
+    """At any time of joining, and of a joiner's first commit: seconds later, for all its records since then; or at
+    once, for very few."""
     catch_up = CatchUp(LONG, RATE)
     catch_up.add(QUICK, first)
     catch_up.run(begun)
@@ -174,8 +177,8 @@ def test_who_joins_a_catch_up_late_has_its_share_within_seconds(
     assert min(each[0] for each in seconds) >= 0.5 * share, f"the first one has less than half: {seconds}"
 
 
-def test_who_joins_late_has_its_share_where_clients_and_not_the_log_are_what_is_slow() -> None:
-    """There is always more than they take: the pool keeps it, up to its budget."""
+def test_a_member_that_joins_late_has_its_share_where_clients_and_not_the_log_are_slow() -> None:
+    """There are always more records than they take: the pool keeps them, up to its budget."""
     catch_up = CatchUp(LONG, 3 * RATE)
     catch_up.add(RATE / 4, 1.0)
     catch_up.run(2.0)
@@ -187,7 +190,7 @@ def test_who_joins_late_has_its_share_where_clients_and_not_the_log_are_what_is_
     assert min(seconds[1]) >= 0.9 * 2 * RATE / 4, seconds
 
 
-def test_who_joins_late_and_is_slow_has_next_to_nothing_of_a_catch_up_and_holds_nobody_back() -> None:
+def test_a_slow_member_that_joins_late_has_next_to_nothing_of_a_catch_up_and_holds_nobody_back() -> None:
     catch_up = CatchUp(LONG, RATE)
     catch_up.add(QUICK, 1.0)
     catch_up.run(2.0)
@@ -201,8 +204,8 @@ def test_who_joins_late_and_is_slow_has_next_to_nothing_of_a_catch_up_and_holds_
 
 
 @pytest.mark.parametrize("every", [None, 1.0])
-def test_who_has_just_joined_and_is_slow_has_its_first_window_of_a_burst(every: float | None) -> None:
-    """Beside others that have committed while nothing much came: their windows grow, and its own does not."""
+def test_a_slow_member_that_has_just_joined_has_its_first_window_of_a_burst(every: float | None) -> None:
+    """Beside others that have committed while few records came: their windows grow, and its own does not."""
     catch_up = CatchUp(0, QUICK, PoolSettings(initial_window=50))
     for _ in range(2):
         catch_up.add(4_000.0, every, 0.3)
@@ -220,7 +223,7 @@ def test_who_has_just_joined_and_is_slow_has_its_first_window_of_a_burst(every: 
 
 
 def test_one_known_to_be_slow_that_has_room_does_not_keep_the_windows_of_others_small() -> None:
-    """It is at work on one record, and asks for nothing meanwhile."""
+    """It processes one record, and does not fetch meanwhile."""
     world = World(PoolSettings(initial_window=10, partition_budget=1 << 30, pool_budget=1 << 30))
     slow, *others = [world.consumer(name) for name in ("slow", "a", "b")]
     slow.fetch(wait=0.0)

@@ -1,4 +1,4 @@
-"""Fetch: parked until it has what it asked for; what it collected, and where it goes."""
+"""Fetch: when a parked Fetch is answered, the records that it collected, and where they go."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.pool.harness import EU, MAXIMUM, ORDERS, Consumer, World, source
 def ask(
     consumer: Consumer, partitions: list[RequestedPartition], wait: float = 0.5
 ) -> tuple[FetchedPartition, ...] | None:
-    """Send a Fetch as it is; its answer if there is one at once."""
+    """Sends a Fetch as it is; returns its answer if there is one at once."""
     world, ticket = consumer.world, object()
     request = FetchParameters(partitions, 1, MAXIMUM, wait)
     effects = world.cluster.fetch(consumer.fetching, consumer.name, ticket, request, world.now)
@@ -203,7 +203,7 @@ def test_it_is_one_more_while_there_is_a_backlog_that_this_member_may_not_take()
 
 
 def more_is_to_come(consumer: Consumer, index: int = 0) -> bool:
-    """What an empty answer says: librdkafka takes a high watermark at its position for the end."""
+    """True if an empty answer promises more: librdkafka takes a high watermark at its position for the end."""
     answer = ask(consumer, [at(consumer, index)], wait=0.0)
     assert answer is not None
     assert not answer[0].records
@@ -220,7 +220,7 @@ def test_it_is_one_more_until_the_group_upstream_has_told_whose_the_partition_is
 
 
 def test_it_is_the_offset_asked_for_where_another_process_has_the_partition() -> None:
-    """Also where nobody had asked for it when the group told."""
+    """Even if no Fetch had asked for it when the group reported it."""
     world = World(assigned=False)
     consumer = world.consumer()
     assert more_is_to_come(consumer)
@@ -301,7 +301,7 @@ def test_the_bytes_that_are_counted_are_those_of_the_answer() -> None:
 
 
 def test_what_a_client_gives_back_and_takes_again_is_not_new() -> None:
-    """It may do so as often as it likes, and each time costs as much: quotas have to count it."""
+    """It may repeat this as often as it likes, and each time costs the same: quotas must count it."""
     world = World()
     consumer = world.consumer()
     world.produce(0, 3)
@@ -320,7 +320,7 @@ def test_what_a_client_gives_back_and_takes_again_is_not_new() -> None:
 
 
 def test_the_bytes_of_a_redelivery_are_its_own() -> None:
-    """The first ones may still lie in the send buffer of another connection, under other offsets."""
+    """The first bytes may still be in the send buffer of another connection, under other offsets."""
     world = World()
     first, second = world.consumer(), world.consumer("second")
     world.produce(0, 3)

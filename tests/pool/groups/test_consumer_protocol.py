@@ -29,7 +29,7 @@ LONG_AGO = -1.0
 
 @dataclass
 class Client:
-    """What a client knows of itself. epoch: 0 before it has joined."""
+    """A client's own view. epoch: 0 before it has joined."""
 
     member_id: MemberId
     connection: ConnectionId

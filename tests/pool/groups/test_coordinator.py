@@ -1,4 +1,4 @@
-"""The coordinator: every member is a generation of its own."""
+"""The coordinator: every member is its own generation."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mesh.pool.common.group_rules import GroupRules
 from mesh.pool.common.ids import MemberId
 from mesh.pool.common.results import HeartbeatResult, JoinResult, LeaveResult, SyncResult
 from mesh.pool.common.settings import PoolSettings
-from mesh.pool.groups.coordinator import PROMISE
+from mesh.pool.groups.coordinator import PENDING_TIMEOUT
 from mesh.pool.groups.membership import AT_REST, LARGEST_METADATA, SyncRequest, subscribed_topics
 from mesh.wire.errors import ErrorCode
 from tests.pool.harness import GROUP, Consumer, World
@@ -36,7 +36,7 @@ def sync(consumer: Consumer, **changes: object) -> SyncResult:
 
 
 def begin_to_join_again(consumer: Consumer, **changes: Any) -> object:
-    """The ticket of a JoinGroup that waits for its answer."""
+    """The ticket of a waiting JoinGroup."""
     world, ticket = consumer.world, consumer.world.ticket()
     request = replace(world.pool.coordinator.members[consumer.member_id].request, member_id=consumer.member_id)
     request = replace(request, **changes)
@@ -45,8 +45,8 @@ def begin_to_join_again(consumer: Consumer, **changes: Any) -> object:
 
 
 def leave(world: World, *members: tuple[str, str | None]) -> list[ErrorCode]:
-    ticket = world.ticket()
-    world.do(world.cluster.groups.leave(ticket, GROUP, members, world.now))
+    ticket, tool = world.ticket(), world.connect()
+    world.do(world.cluster.groups.leave(tool, ticket, GROUP, members, world.now))
     return [error for _, _, error in world.answer(ticket, LeaveResult).members]
 
 
@@ -124,7 +124,7 @@ def subscription(*topics: bytes, rest: bytes = b"\xff\xff\xff\xff") -> bytes:
         (30.0, b"nothing of the kind", False),
     ],
 )
-def test_who_joins_again_with_the_same_topics_knows_them_and_does_not_wait(
+def test_a_member_that_joins_again_with_the_same_topics_knows_them_and_does_not_wait(
     after: float, again: bytes, at_once: bool
 ) -> None:
     """kafka-python hangs when its poll ends within a second join (decision 0002)."""
@@ -173,11 +173,11 @@ def test_an_id_that_was_promised_expires_however_long_the_session_timeout() -> N
     world = World(PoolSettings(linger=100.0))
     consumer = world.consumer(joined=False)
     consumer.member_id = consumer.join(must_know_id=True, session_timeout=1_800.0).member_id
-    world.advance(PROMISE)
+    world.advance(PENDING_TIMEOUT)
     assert consumer.join().error is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_pool_waits_for_who_was_told_to_come_back() -> None:
+def test_a_pool_waits_for_a_client_that_was_told_to_come_back() -> None:
     world = World(PoolSettings(linger=1.0))
     consumer = world.consumer(joined=False)
     consumer.member_id = consumer.join(must_know_id=True, session_timeout=10.0).member_id
@@ -397,7 +397,7 @@ def test_a_member_expires_some_seconds_after_its_last_connection_closed() -> Non
 
 
 def test_its_last_connection_is_the_last_one_not_an_earlier_one() -> None:
-    """It came back and lost its connection again: the time begins anew."""
+    """It came back and lost its connection again: the time starts again."""
     world = World(PoolSettings(fast_expiry=3.0))
     consumer = world.consumer()
     consumer.fetch(wait=0.0)
@@ -414,7 +414,7 @@ def test_its_last_connection_is_the_last_one_not_an_earlier_one() -> None:
 
 
 def test_a_member_that_heartbeats_on_a_new_connection_is_not_away() -> None:
-    """A client whose application is busy fetches nothing, but its heartbeats go on."""
+    """A client whose application is busy does not fetch, but its heartbeats go on."""
     world = World(PoolSettings(fast_expiry=3.0))
     consumer = world.consumer()
     consumer.disconnect()

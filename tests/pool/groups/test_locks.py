@@ -1,4 +1,4 @@
-"""Who goes on fetching and commits nothing, while others could have what it holds."""
+"""Members that go on fetching and commit nothing, while others could have their records."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from tests.pool.harness import ORDERS, Consumer, World, source
 
 HOLD = 600.0
 SETTINGS = PoolSettings(hold_timeout=HOLD, lock_timeout=60.0, redelivery=Redelivery(limit=5), maximum_window=10)
-TOLD = "a member that commits nothing lost what it held"
+TOLD = "member without commits lost its records"
 
 
 def begin(members: int = 2, settings: PoolSettings = SETTINGS) -> tuple[World, list[Consumer]]:
-    """The first one was sent ten records, which it does not commit."""
+    """The first member got ten records, which it does not commit."""
     world = World(settings)
     consumers = [world.consumer(f"c{number}") for number in range(members)]
     world.produce(0, 10)
@@ -26,7 +26,7 @@ def begin(members: int = 2, settings: PoolSettings = SETTINGS) -> tuple[World, l
 
 
 def go_on(world: World, consumers: list[Consumer], seconds: float, partition: int = 0) -> None:
-    """Their clients fetch, one request after the other, and heartbeat."""
+    """Their clients fetch, one request after the other, and send heartbeats."""
     until = world.now + seconds
     while world.now < until:
         for consumer in consumers:
@@ -41,7 +41,7 @@ def held(world: World, consumer: Consumer) -> int:
     return world.pool.members.by_id[consumer.member_id].in_flight
 
 
-def test_who_commits_nothing_loses_what_it_holds_to_others() -> None:
+def test_a_member_that_commits_nothing_loses_what_it_holds_to_others() -> None:
     world, (stuck, other) = begin()
     go_on(world, [stuck, other], HOLD - 120.0)
     assert held(world, stuck) == 10
@@ -56,7 +56,7 @@ def test_who_commits_nothing_loses_what_it_holds_to_others() -> None:
     assert not world.stored.get(source(0))
 
 
-def test_who_commits_now_and_then_keeps_the_rest() -> None:
+def test_a_member_that_commits_now_and_then_keeps_the_rest() -> None:
     world, (slow, other) = begin()
     for count in range(1, 9):
         go_on(world, [slow, other], HOLD - 120.0)
@@ -65,7 +65,7 @@ def test_who_commits_now_and_then_keeps_the_rest() -> None:
     assert not world.reports(TOLD)
 
 
-def test_who_is_alone_keeps_what_it_holds() -> None:
+def test_a_member_that_is_alone_keeps_what_it_holds() -> None:
     world, (only,) = begin(members=1)
     go_on(world, [only], 3 * HOLD)
     assert held(world, only) == 10
@@ -77,7 +77,7 @@ def test_who_is_alone_keeps_what_it_holds() -> None:
 
 
 def test_what_was_sent_a_moment_ago_is_not_taken() -> None:
-    """A member may have had nothing for long before."""
+    """A member may have had no records for a long time before."""
     world, (late, other) = begin()
     late.commit()
     go_on(world, [late, other], 2 * HOLD, partition=1)

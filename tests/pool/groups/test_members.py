@@ -1,4 +1,4 @@
-"""Members come, lose their connections, go; what they held is the others'."""
+"""Members join, lose their connections and leave; others get their records."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_a_member_that_goes_loses_its_window_to_the_front_and_to_others(how: str
     world.check()
 
 
-def test_a_member_that_goes_gives_its_window_to_those_who_wait_in_the_same_step() -> None:
+def test_a_member_that_goes_gives_its_window_to_waiting_members_in_the_same_step() -> None:
     world = World()
     dead, alive = world.consumer("a"), world.consumer("b")
     world.assign_all()

@@ -33,7 +33,7 @@ class Bench:
         self.partitions = [Partition(source(index)) for index in range(4)]
 
     def backlog(self, *sizes: int, hungry: bool = False, kept: int = 0) -> list[Effect]:
-        """What follows when the backlogs of the partitions have these sizes."""
+        """The effect of backlogs of these sizes."""
         touched = []
         for partition, size in zip(self.partitions, sizes, strict=False):
             if partition.backlog_bytes != size:
@@ -161,7 +161,7 @@ def take_all(consumer: Consumer) -> None:
         consumer.fetch(wait=30.0)
 
 
-def test_a_paused_partition_whose_offsets_begin_anew_is_read_again() -> None:
+def test_a_paused_partition_whose_offsets_start_again_is_read_again() -> None:
     world = World(PoolSettings(partition_budget=300, pool_budget=10_000))
     consumer = world.consumer()
     world.assign_all()
@@ -180,11 +180,11 @@ def test_what_is_kept_for_replays_gives_way_when_all_pools_together_keep_too_muc
     world.assign_all()
     world.produce(0, 10)
     consumer.fetch()
-    kept = world.pool.serving.replays.size
+    kept = world.pool.serving.sent_batches.size
     assert kept > 0
     world.memory.limit = kept - 1
     world.produce(1, 1)
-    assert world.pool.serving.replays.size < kept
+    assert world.pool.serving.sent_batches.size < kept
     assert world.memory.used <= world.memory.limit
     world.check()
 

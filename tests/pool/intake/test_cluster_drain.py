@@ -1,4 +1,4 @@
-"""Pools that leave one upstream cluster and go on with the others: one that is removed, or is reached otherwise."""
+"""Pools that leave one upstream cluster and go on with the others: a removed cluster, or one with other connections."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from mesh.pool.common.topics import ExplicitTopic, Source, VirtualTopics
 from mesh.records.spans import ClusterName
 from mesh.wire.errors import ErrorCode
 from tests.pool.harness import EU, GROUP, ORDERS, US, Consumer, World, source
+from tests.pool.share_member import ShareMember
 
 GRACE = 6.0
 
@@ -65,7 +66,7 @@ def test_it_is_left_when_what_is_held_of_it_is_committed() -> None:
     world.check()
 
 
-def test_acknowledged_runs_stay_in_its_commit_and_the_rest_is_forfeited_when_the_time_is_over() -> None:
+def test_acknowledged_runs_stay_in_its_commit_and_the_rest_is_released_when_the_time_is_over() -> None:
     world, consumer = begin()
     other = world.consumer("other")
     other.fetch(partitions=[0], wait=0.0)
@@ -74,14 +75,14 @@ def test_acknowledged_runs_stay_in_its_commit_and_the_rest_is_forfeited_when_the
     leave(world)
     world.advance(GRACE)
     assert left(world.effects) == [EU]
-    (report,) = world.reports("an upstream cluster was left")
+    (report,) = world.reports("upstream cluster left")
     assert (report.level, report.fields["in_flight"]) == ("warning", 10)
     late = consumer.commit({0: consumer.positions[0], 2: consumer.positions[2]})
     errors = world.answers[late].errors  # type: ignore[attr-defined]
     assert errors == {(ORDERS, 0): ErrorCode.REBALANCE_IN_PROGRESS, (ORDERS, 2): ErrorCode.NONE}
     world.check()
-    # Whoever reads it next gets what was not acknowledged, and only that.
-    world.do(world.cluster.come_back_to(EU, world.now))
+    # The next reader gets what was not acknowledged, and only that.
+    world.do(world.cluster.rejoin_cluster(EU, world.now))
     world.assign(EU)
     world.ends[source(0)] = 0
     world.produce(0)
@@ -100,7 +101,7 @@ def test_it_is_consumed_again_when_the_pool_comes_back() -> None:
     assert left(world.effects) == [EU]
     before = len(world.effects)
     consumer.fetch(partitions=[0], wait=100.0)
-    world.do(world.cluster.come_back_to(EU, world.now))
+    world.do(world.cluster.rejoin_cluster(EU, world.now))
     assert [effect.cluster for effect in subscribed(world.effects[before:])] == [EU]
     world.assign(EU)
     world.produce(0)
@@ -111,11 +112,11 @@ def test_it_is_consumed_again_when_the_pool_comes_back() -> None:
     world.check()
 
 
-def test_who_comes_back_before_it_was_left_goes_on_at_once() -> None:
+def test_a_cluster_that_comes_back_before_it_was_left_goes_on_at_once() -> None:
     world, consumer = begin()
     leave(world)
     consumer.fetch(partitions=[0], wait=100.0)
-    world.do(world.cluster.come_back_to(EU, world.now))
+    world.do(world.cluster.rejoin_cluster(EU, world.now))
     assert len([1 for partition, _, _ in consumer.received if partition == 0]) == 20
     world.advance(2 * GRACE)
     assert not left(world.effects)
@@ -130,9 +131,9 @@ def test_a_pool_that_begins_meanwhile_does_not_join_there() -> None:
     consumer.fetch(wait=1_000.0)
     assert {effect.cluster for effect in subscribed(world.effects)} == {US}
     world.advance(100.0)
-    stalls = world.reports("members wait, and nothing comes from upstream")
+    stalls = world.reports("upstream partition stalled")
     assert {stall.fields["partition"] for stall in stalls} == {str(source(2)), str(source(3))}
-    world.do(world.cluster.come_back_to(EU, world.now))
+    world.do(world.cluster.rejoin_cluster(EU, world.now))
     assert {effect.cluster for effect in subscribed(world.effects)} == {US, EU}
 
 
@@ -145,13 +146,13 @@ def test_a_source_that_is_configured_no_longer_stays_listed_and_is_not_consumed(
     consumer.commit({0: consumer.positions[0]})
     world.do(world.cluster.change_topics(fewer, world.now))
     before = len(world.effects)
-    world.do(world.cluster.come_back_to(EU, world.now))
+    world.do(world.cluster.rejoin_cluster(EU, world.now))
     consumer.fetch(wait=0.5)
     world.advance(100.0)
     assert not subscribed(world.effects[before:])
     assert len(world.cluster.topics.partitions(ORDERS)) == 4
     assert [partition for partition, _, _ in consumer.received[20:]] == [2] * 10
-    assert not world.reports("members wait, and nothing comes from upstream")
+    assert not world.reports("upstream partition stalled")
     world.check()
     again = VirtualTopics("vc", [ExplicitTopic(ORDERS, (Source(US, ORDERS), Source(EU, ORDERS)))], [])
     world.do(world.cluster.change_topics(again, world.now))
@@ -167,6 +168,34 @@ def test_a_group_that_is_not_admitted_any_more_ends_when_it_is_drained() -> None
     assert consumer.heartbeat() is ErrorCode.UNKNOWN_MEMBER_ID
     consumer.member_id = consumer.member_id.__class__("")
     assert consumer.join().error is ErrorCode.GROUP_AUTHORIZATION_FAILED
+
+
+def test_waiting_fetches_of_a_group_that_is_not_admitted_any_more_are_answered() -> None:
+    world = World()
+    classic, epochs = world.consumer(), world.consumer("epochs", protocol="consumer")
+    world.assign_all()
+    tickets = [each.fetch(wait=500.0) for each in (classic, epochs)]
+    world.do(world.cluster.change_rules(GroupRules(admitted=("other",)), GRACE, world.now))
+    assert not world.cluster.pools
+    assert not classic.is_parked
+    assert not epochs.is_parked
+    for ticket in tickets:
+        world.do(world.cluster.answer_early(ticket, world.now))
+    for each in (classic, epochs):
+        each.disconnect()
+    world.check_empty()
+
+
+def test_waiting_fetches_of_share_members_are_answered_too() -> None:
+    world = World()
+    member = ShareMember.joined(world)
+    member.fetch(wait=0.0)
+    world.assign_all()
+    member.ask(wait=500.0)
+    world.do(world.cluster.change_rules(GroupRules(admitted=("other",)), GRACE, world.now))
+    assert member.take().error is ErrorCode.SHARE_SESSION_NOT_FOUND
+    member.disconnect()
+    world.check_empty()
 
 
 def test_a_group_that_is_admitted_again_before_it_ended_goes_on() -> None:

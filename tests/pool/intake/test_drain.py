@@ -1,4 +1,4 @@
-"""Pools that stop: what members see, what is stored, and what is forfeited."""
+"""Pools that stop: what members see, what is stored, and which records are released."""
 
 from __future__ import annotations
 
@@ -61,14 +61,14 @@ def test_it_waits_until_a_commit_is_stored() -> None:
     assert len(left(world)) == 1
 
 
-def test_what_is_held_when_the_time_is_over_is_forfeited_and_told() -> None:
+def test_what_is_held_when_the_time_is_over_is_released_and_reported() -> None:
     world, consumer = begin()
     consumer.commit({0: consumer.positions[0] - 4})
     drain(world)
     world.advance(GRACE)
     assert world.cluster.drain_state(GROUP) == (DrainState.DRAINED, 0)
     assert world.stored == {source(0): 6}
-    (report,) = world.reports("a pool is drained")
+    (report,) = world.reports("pool drained")
     assert (report.level, report.fields["in_flight"]) == ("warning", 4)
     late = consumer.commit({0: consumer.positions[0]})
     assert errors(world, late) == {ErrorCode.REBALANCE_IN_PROGRESS}

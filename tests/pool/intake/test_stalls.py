@@ -1,4 +1,4 @@
-"""A member that waits for what upstream has, and does not bring, is named."""
+"""The mesh names a member that waits for records which upstream has and does not deliver."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from mesh.pool.inspection import why_nothing
 from mesh.pool.intake.stalls import LOOK, STALLED
 from tests.pool.harness import EU, Consumer, World, source
 
-TOLD, OVER = "members wait, and nothing comes from upstream", "members wait for upstream no more"
+TOLD, OVER = "upstream partition stalled", "upstream partition resumed"
 
 
 def wait(world: World, consumer: Consumer, seconds: float) -> None:
-    """Its client asks again and again."""
+    """Its client fetches again and again."""
     until = world.now + seconds
     while world.now < until:
         consumer.heartbeat()
@@ -22,7 +22,7 @@ def wait(world: World, consumer: Consumer, seconds: float) -> None:
 
 
 def waiting(end: int = 5, assigned: bool = True) -> tuple[World, Consumer]:
-    """The log of partition 0 goes to `end`."""
+    """The log of partition 0 grows to `end`."""
     world = World(assigned=assigned)
     consumer = world.consumer("a")
     consumer.fetch(wait=0.5)
@@ -37,7 +37,7 @@ def reason(world: World) -> str | None:
     return why_nothing(world.pool, member, world.now)
 
 
-def test_records_that_do_not_come_are_told_once_with_who_waits() -> None:
+def test_a_stall_is_reported_once_with_the_members_that_wait() -> None:
     world, consumer = waiting()
     wait(world, consumer, STALLED - 2 * LOOK)
     assert not world.reports(TOLD)
@@ -49,7 +49,7 @@ def test_records_that_do_not_come_are_told_once_with_who_waits() -> None:
     assert told.fields["partition"] == str(source(0))
     assert (told.fields["received"], told.fields["end"], told.fields["standing"]) == (0, 5, "active")
     assert told.fields["members"] == [member.name]
-    assert reason(world) == "no backlog; records are there upstream, but do not come"
+    assert reason(world) == "no backlog; records upstream, but none arrive"
 
 
 def test_it_is_told_when_it_is_over() -> None:
@@ -87,7 +87,7 @@ def test_a_rebalance_that_does_not_end() -> None:
 
 
 @pytest.mark.parametrize("end", [0, 5])
-def test_who_does_not_ask_does_not_wait(end: int) -> None:
+def test_a_member_that_does_not_ask_does_not_wait(end: int) -> None:
     world, _ = waiting(end)
     world.advance(10 * STALLED)
     assert not world.reports(TOLD)
@@ -102,13 +102,13 @@ def test_another_processs_partition_is_no_stall() -> None:
 
 def test_a_cluster_that_is_down_is_told_elsewhere() -> None:
     world, consumer = waiting()
-    world.upstream(lambda pool: pool.commits.source_down(EU))
+    world.upstream(lambda pool: pool.commits.cluster_down(EU))
     wait(world, consumer, 2 * STALLED)
     assert not world.reports(TOLD)
 
 
 def test_what_cannot_be_opened_is_told_elsewhere_and_may_have_more() -> None:
-    """A member must not take what it was given for all there is."""
+    """A member must not take the records that it got for all that exist."""
     world = World(assigned=False)
     consumer = world.consumer("a")
     consumer.fetch(wait=0.5)

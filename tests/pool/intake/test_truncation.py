@@ -1,4 +1,4 @@
-"""A log that was truncated under its reader: below the cut everything stays, from there on everything is anew."""
+"""A log that was truncated under its reader: below the cut all state stays, from the cut on it is new."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def values(consumer: Consumer) -> list[int]:
 
 
 def truncate(world: World, offset: int) -> None:
-    """Another leader has the log up to here, and a committed offset above that is moved back."""
+    """Another leader has the log up to this offset, and a higher committed offset moves back."""
     world.ends[HERE] = min(world.ends.get(HERE, 0), offset)
     world.logs[HERE] = [(first, min(last, offset - 1)) for first, last in world.logs.get(HERE, []) if first < offset]
     world.may_move_back.add(HERE)
@@ -169,7 +169,7 @@ def test_what_leases_hold_is_cut() -> None:
     lease(world, "a", most=400)
     truncate(world, 60)
     assert [(each.span.first, each.span.last) for each in partition_of(world).leased.values()] == [(0, 59)]
-    seen = ask(world, lambda pool, ticket: pool.look_at(ticket, ("orders",), 0.0, world.now), LeaseBacklog)
+    seen = ask(world, lambda pool, ticket: pool.await_lease_backlog(ticket, ("orders",), 0.0, world.now), LeaseBacklog)
     assert [(each.leased, each.end) for each in seen.partitions if each.partition == HERE] == [(60, 60)]
 
 

@@ -1,4 +1,4 @@
-"""Leases beside members: who holds what, what is stored of it, and what becomes of it."""
+"""Leases beside members: who holds which offsets, what is stored about them, and how they end."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Kind = TypeVar("Kind")
 
 
 def world_of(ends: int = 100, settings: PoolSettings | None = None, auto_store: bool = True) -> World:
-    """A pool whose only guest is a holder of leases; each of its four partitions has so many records."""
+    """A pool with a holder of leases and no members; each of its four partitions has so many records."""
     world = World(settings or PoolSettings(presence=600.0), auto_store=auto_store)
     lease(world, "first")
     world.assign_all()
@@ -74,7 +74,7 @@ def lease(
 
 
 def shown(ranges: tuple[Range, ...]) -> list[tuple[int, int, int]]:
-    """(number of the partition, first, last) each."""
+    """Number of the partition, first and last offset of each."""
     return sorted((number(each), each.span.first, each.span.last) for each in ranges)
 
 
@@ -107,7 +107,7 @@ def release(world: World, id: str) -> None:
 
 
 def restarted(before: World) -> World:
-    """Another mesh, which knows what is stored upstream."""
+    """Another mesh, which knows only the upstream state."""
     world = World(PoolSettings(presence=600.0))
     upstream = before.upstreams[GROUP]
     world.upstreams[GROUP].stored.update(upstream.stored)
@@ -126,7 +126,7 @@ def expected(first: int, last: int, index: int = 0) -> list[bytes]:
     return [value_of(source(index), offset) for offset in range(first, last + 1)]
 
 
-# What is leased
+# Leased spans
 
 
 def test_what_no_engine_has_read_is_leased_up_to_the_last_stable_offset() -> None:
@@ -191,7 +191,7 @@ def test_the_last_record_is_leased_although_there_is_a_member_that_does_not_ask(
 
 def test_nothing_is_leased_of_a_source_that_is_down() -> None:
     world = world_of(ends=10)
-    world.upstream(lambda pool: pool.commits.source_down(EU))
+    world.upstream(lambda pool: pool.commits.cluster_down(EU))
     assert lease(world, "a") == [(2, 0, 9), (3, 0, 9)]
 
 
@@ -297,9 +297,9 @@ def test_nothing_beyond_the_ends_that_a_request_names_is_leased() -> None:
     assert ask(world, lambda pool, ticket: pool.lease(ticket, again, world.now), LeaseGranted).ranges == ()
 
 
-def test_who_looks_waits_for_the_partitions() -> None:
+def test_a_request_for_the_backlog_waits_for_the_partitions() -> None:
     world = World()
-    ticket = send(world, lambda pool, ticket: pool.look_at(ticket, (ORDERS,), 5.0, world.now))
+    ticket = send(world, lambda pool, ticket: pool.await_lease_backlog(ticket, (ORDERS,), 5.0, world.now))
     world.advance(1.0)
     assert ticket not in world.answers
     world.assign_all()
@@ -308,7 +308,7 @@ def test_who_looks_waits_for_the_partitions() -> None:
     assert [each.end for each in world.answer(ticket, LeaseBacklog).partitions] == [9] * 4
 
 
-# Until it is stored
+# Until they are stored
 
 
 def test_it_is_answered_when_it_is_stored() -> None:
@@ -349,7 +349,7 @@ def test_an_acknowledgement_is_answered_when_it_is_stored() -> None:
     assert world.stored[source(0)] == 10
 
 
-# What becomes of it
+# Ends of leases
 
 
 def test_an_acknowledged_lease_is_committed_and_done() -> None:
@@ -505,7 +505,7 @@ def test_a_claim_waits_for_the_partition() -> None:
 
 
 def test_an_acknowledgement_that_comes_first_makes_the_pool_join() -> None:
-    """A query that comes back when the upstream groups were left acknowledges before it asks for more."""
+    """A query that comes back after the mesh has left the upstream groups acknowledges before it asks for more."""
     world = World()
     asked = (Range(source(0), Span(0, 4)),)
     step = acknowledging(world, asked)
@@ -584,3 +584,25 @@ def test_a_pool_without_members_stays_while_there_are_leases() -> None:
     assert GROUP in world.cluster.pools
     world.advance(60.0)
     assert GROUP not in world.cluster.pools
+
+
+def test_a_lease_that_came_back_with_its_partition_expires_though_the_one_before_it_is_given_up() -> None:
+    """Both have the same id. The end of the first one made the pool forget the second, which then never ended."""
+    world = world_of(ends=10, auto_store=False)
+    while world.pending_stores:
+        world.store()
+    send(world, lambda pool, ticket: pool.lease(ticket, request("a"), world.now))
+    world.store()  # of one cluster: not granted yet
+    assert world.pending_stores
+    send(world, lambda pool, ticket: pool.lease(ticket, request("b"), world.now))
+    indexes = [index for index in range(4) if source(index).cluster == EU]
+    world.upstream(lambda pool: pool.intake.revoked([source(index) for index in indexes]))
+    world.assign(EU, resumed=True, indexes=indexes[:1])
+    for _ in range(len(world.pending_stores)):
+        world.store(27)
+    world.assign_all()
+    assert any(each.lease.id == "a" for p in world.pool.partitions.values() for each in p.leased.values())
+    world.advance(10.0)
+    world.advance(HELD_AFTER_RESTART + 1.0)
+    held = {each.lease.id for partition in world.pool.partitions.values() for each in partition.leased.values()}
+    assert "a" not in held

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mesh.pool.common.effects import CommitUpstream, HurryUpstream, LeaveUpstream
+from mesh.pool.common.effects import CommitUpstream, LeaveUpstream, PollUpstream
 from mesh.pool.common.ids import MemberId
 from mesh.pool.common.results import CommitResult
 from mesh.pool.common.settings import PoolSettings
@@ -21,7 +21,7 @@ BROKER_AWAY = 14
 def begin(
     store: bool = False, count: int = 6, indexes: tuple[int, ...] = (0,), protocol: Protocol = "classic"
 ) -> tuple[World, Consumer]:
-    """A member that was sent `count` records of each of these partitions."""
+    """A member that got `count` records of each of these partitions."""
     world = World(auto_store=store)
     consumer = world.consumer(protocol=protocol)
     for index in indexes:
@@ -81,7 +81,7 @@ def test_clusters_are_stored_independently() -> None:
 def test_nothing_is_stored_twice() -> None:
     world, consumer = begin()
     consumer.commit({0: consumer.positions[0] - 3})
-    world.produce(0, 1)  # the partition is looked at again while the commit is under way
+    world.produce(0, 1)  # the partition is checked again while the commit is in flight
     world.store()
     assert not world.pending_stores
     assert in_flight(world, consumer) == 3
@@ -160,7 +160,8 @@ def test_a_commit_of_a_partition_that_moves_away_while_it_waits_is_answered_so()
 def test_a_commit_whose_partitions_have_all_moved_away_is_answered_in_that_step(
     protocol: Protocol, moved: ErrorCode, then: ErrorCode
 ) -> None:
-    """By the classic protocol clients join again for that answer, by the other for that of their heartbeat."""
+    """In the classic protocol clients join again after this answer; in the other one, after the answer to their
+    heartbeat."""
     world, consumer = begin(protocol=protocol)
     ticket = consumer.commit({0: consumer.positions[0]})
     world.upstream(lambda pool: pool.intake.lost([source(0)]))
@@ -175,8 +176,8 @@ def test_a_commit_whose_partitions_have_all_moved_away_is_answered_in_that_step(
 def test_a_member_is_told_that_what_it_holds_has_moved_away_until_it_joins_again(
     protocol: Protocol, moved: ErrorCode, join_again: ErrorCode
 ) -> None:
-    """Some clients repeat a commit that failed before they join again; then nothing may look acknowledged that others
-    get. Told also afterwards, a client that keeps its position would join again for ever."""
+    """Some clients repeat a failed commit before they join again; then records of other members must not look
+    acknowledged. If the mesh said it again afterwards, a client that keeps its position would join again for ever."""
     world, consumer = begin(store=True, protocol=protocol)
     world.assign(EU, indexes=[1])
     position = {0: consumer.positions[0]}
@@ -252,7 +253,7 @@ def test_a_commit_under_way_when_its_partition_is_lost_does_not_count_for_the_ne
     world.check()
 
 
-# What is refused
+# Refusals
 
 
 @pytest.mark.parametrize(
@@ -352,9 +353,9 @@ def test_no_group_is_refused() -> None:
 def test_an_engine_looks_at_its_commands_often_while_something_is_unacknowledged() -> None:
     world, consumer = begin(store=True)
     consumer.commit({0: consumer.positions[0]})
-    assert [e for e in world.effects if isinstance(e, HurryUpstream)] == [
-        HurryUpstream(GROUP, EU, True),
-        HurryUpstream(GROUP, EU, False),
+    assert [e for e in world.effects if isinstance(e, PollUpstream)] == [
+        PollUpstream(GROUP, EU, True),
+        PollUpstream(GROUP, EU, False),
     ]
 
 

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mesh.pool.offsets.metadata import LONGEST, ForeignMetadata, Unpacked, pack, unpack
+from mesh.pool.offsets.metadata import LONGEST, Unpacked, pack, unpack
+from mesh.pool.offsets.payload import ForeignMetadata
 from mesh.pool.state.delivery_counts import Counted
 from mesh.records.spans import Span
 from tests.pool.harness import source
@@ -27,7 +28,7 @@ def runs(draw: st.DrawFn) -> tuple[int, list[Span]]:
 
 
 def test_the_form_that_is_stored() -> None:
-    """Golden: a mesh of a later version must read what this one has written."""
+    """Golden: a later version of the mesh must read the metadata of this one."""
     packed = pack(HERE, 100, [Span(102, 104), Span(200, 1_199)], 4_000)
     assert packed.text == "kafka-mesh/1 100 BAa-AdAP 23f0e578"
     assert packed.covered is None
@@ -97,7 +98,7 @@ def test_metadata_of_others_says_nothing(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("kafka-mesh/4 100 BAa-AdAP 23f0e578", "version 4"),
+        ("kafka-mesh/5 100 BAa-AdAP 23f0e578", "version 5"),
         ("kafka-mesh/3 100 BAa-AdAP 23f0e578", "damaged"),
         ("kafka-mesh/1 100 BAa-AdAP 23f0e579", "damaged"),
         ("kafka-mesh/1 100 BAa-AdAP", "damaged"),

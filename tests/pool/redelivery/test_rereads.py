@@ -1,4 +1,4 @@
-"""Bytes kept for replays, and what is read again from upstream."""
+"""Bytes kept for rereads, and records that are read again from upstream."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 from mesh.apis.answers import Answer
 from mesh.pool.common.effects import Gone, Report, RereadUpstream
 from mesh.pool.common.settings import PoolSettings
-from mesh.pool.redelivery.replays import SWEEP
 from mesh.pool.redelivery.rereads import CHUNK
+from mesh.pool.redelivery.sent_batches import SWEEP
 from mesh.pool.state.fetch import FetchResult
 from mesh.records.spans import Span
 from tests.pool.harness import EU, GROUP, Consumer, World, batch_of, source, value_of
@@ -27,7 +27,7 @@ def begin(replay: int, batches: int = 1, count: int = 5, auto_reread: bool = Fal
 
 
 def rewind(consumer: Consumer, back: int) -> list[tuple[int, int, bytes]]:
-    """Seek back by some records; returns them."""
+    """Seeks back by some records; returns them."""
     expected, consumer.received = consumer.received[-back:], []
     consumer.positions[0] = expected[0][1]
     return expected
@@ -35,7 +35,7 @@ def rewind(consumer: Consumer, back: int) -> list[tuple[int, int, bytes]]:
 
 def test_bytes_are_kept_within_the_budget_and_the_oldest_go_first() -> None:
     world, consumer = begin(replay=500, batches=10)
-    assert 0 < world.pool.serving.replays.size <= 500
+    assert 0 < world.pool.serving.sent_batches.size <= 500
     deliveries = list(world.pool.members.by_id[consumer.member_id].windows[source(0)])
     assert deliveries[0].batch is None
     assert len(deliveries[0]) > 5, "runs without bytes are one"
@@ -52,10 +52,10 @@ def test_what_was_settled_is_let_go_also_behind_an_old_one_that_is_held() -> Non
         quick.fetch(partitions=[1])
         world.produce(1, 1)
         quick.commit()
-    replays = world.pool.serving.replays
-    assert len(replays._kept) <= 2 * SWEEP
-    assert replays.size == sum(size for _, _, size in replays._kept)
-    assert world.memory.used == replays.size
+    sent = world.pool.serving.sent_batches
+    assert len(sent._kept) <= 2 * SWEEP
+    assert sent.size == sum(size for _, _, size in sent._kept)
+    assert world.memory.used == sent.size
 
 
 def test_beyond_the_budget_a_replay_is_read_again_from_upstream() -> None:
@@ -77,14 +77,15 @@ def test_a_replay_gets_through_however_small_the_budget(budget: int) -> None:
         if len(consumer.received) < 50:
             consumer.fetch()
     assert consumer.received == expected
-    assert world.pool.serving.replays.size <= budget
+    assert world.pool.serving.sent_batches.size <= budget
     world.check()
 
 
 @pytest.mark.parametrize("minimum", [1, 100_000])
 @pytest.mark.parametrize("maximum", [1, 150, 1 << 20])
 def test_nothing_is_left_out_of_a_replay_and_nothing_comes_twice(minimum: int, maximum: int) -> None:
-    """Some of it has bytes, some has not, and others' records push bytes out of the budget meanwhile."""
+    """Some records have their bytes in memory, some have not, and others' records push bytes out of the budget
+    meanwhile."""
     world, consumer = begin(replay=600, batches=6)
     expected = rewind(consumer, 30)
     other = world.consumer("other")
@@ -104,7 +105,7 @@ def test_nothing_is_left_out_of_a_replay_and_nothing_comes_twice(minimum: int, m
 
 
 def test_a_replay_in_one_partition_survives_what_is_sent_from_another_in_the_same_answer() -> None:
-    """The new batch pushes out of the budget what the answer is about to replay."""
+    """The new batch pushes bytes out of the budget that the answer is about to replay."""
     world, consumer = begin(replay=400, batches=2)
     expected = rewind(consumer, 10)
     world.produce(1, 5)
@@ -191,9 +192,7 @@ def test_a_reread_that_fails_is_tried_again_while_the_client_waits() -> None:
     world.advance(1.0)
     world.reread()
     assert consumer.received == expected
-    assert any(
-        isinstance(e, Report) and e.event == "records could not be read again from upstream" for e in world.effects
-    )
+    assert any(isinstance(e, Report) and e.event == "records not read again" for e in world.effects)
 
 
 def test_a_reread_that_ends_during_a_rebalance_counts() -> None:
@@ -348,7 +347,7 @@ def test_a_replay_that_is_asked_for_during_a_rebalance_is_read_again_after_it() 
     assert consumer.received == expected
 
 
-def test_spans_that_are_read_again_for_others_do_not_stop_new_ones_for_who_gave_them_up() -> None:
+def test_spans_that_are_read_again_for_others_do_not_stop_new_ones_for_the_member_that_released_them() -> None:
     world, consumer = begin(replay=0)
     other = world.consumer("other")
     other.fetch(partitions=[3], wait=30.0)
@@ -381,7 +380,7 @@ def drain_and_serve_again(world: World) -> None:
 def leave_and_come_back(world: World) -> None:
     world.do(world.cluster.leave_cluster(EU, 6.0, world.now))
     world.advance(7.0)
-    world.do(world.cluster.come_back_to(EU, world.now))
+    world.do(world.cluster.rejoin_cluster(EU, world.now))
 
 
 def renew_the_engine(world: World) -> None:
@@ -390,7 +389,7 @@ def renew_the_engine(world: World) -> None:
 
 @pytest.mark.parametrize("end", [drain_and_serve_again, leave_and_come_back, renew_the_engine])
 def test_a_reread_whose_engine_is_gone_holds_up_no_later_one(end: Callable[[World], None]) -> None:
-    """Nobody answers it; what is asked of the next engine is another one."""
+    """Its reread gets no answer; a request to the next engine is a new one."""
     world, first = begin(replay=0, batches=1, count=10)
     second = world.consumer("second")
     second.fetch(partitions=[0])

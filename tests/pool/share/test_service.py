@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from mesh.pool.common.history import Redelivery
 from mesh.pool.common.settings import PoolSettings, ShareSettings
+from mesh.pool.common.sharing import LimitRule, Sharing
 from mesh.pool.share.requests import ENDING, ShareAcknowledgeResult
 from mesh.records import runs
+from mesh.records.decode import decode_records
 from mesh.wire.errors import ErrorCode
 from mesh.wire.messages import AcknowledgementBatch
 from tests.pool.harness import World, source
@@ -68,7 +71,7 @@ def test_nothing_is_cut_for_share_members(world: World, monkeypatch: pytest.Monk
 
     member, other = open_session(world, "one"), open_session(world, "two")
     world.batch_size = 5
-    monkeypatch.setattr(runs, "slice_batches", refuse)
+    monkeypatch.setattr(runs, "cut_batch", refuse)
     world.produce(0, 30)
     member.fetch(most=7, exact=True)
     assert member.held(0) == list(range(7))
@@ -154,7 +157,7 @@ def test_locks_end_by_themselves_each_at_its_own_time(world: World) -> None:
     member.fetch()
     member.heartbeat()
     world.advance(10.5)
-    assert world.pool.partitions[source(0)].locks == 5, "only the older five"
+    assert world.pool.partitions[source(0)].acquired_offsets == 5, "only the older five"
     assert member.say(ACCEPT, 0, [0]) is ErrorCode.INVALID_RECORD_STATE
     assert member.say(ACCEPT, 0, range(5, 10)) is ErrorCode.NONE
     member.forget(0, range(5))
@@ -284,6 +287,17 @@ def test_a_connection_that_is_lost_gives_everything_back_at_once(world: World) -
     world.check()
 
 
+@pytest.mark.parametrize("is_said", [False, True])
+def test_a_session_may_end_before_its_partitions_are_assigned(world: World, is_said: bool) -> None:
+    member = ShareMember.joined(world, "s")
+    member.fetch(acquires=False)
+    if is_said:
+        member.end()
+    else:
+        member.lose_session()
+    world.check()
+
+
 def test_what_a_dead_connection_collected_was_never_delivered(world: World) -> None:
     one, two = open_session(world, "one"), open_session(world, "two")
     one.ask(minimum=100_000, wait=5.0)
@@ -356,6 +370,26 @@ def test_too_many_sessions_are_refused_after_a_while() -> None:
     assert two.take().error is ErrorCode.SHARE_SESSION_LIMIT_REACHED
 
 
+def test_requests_that_wait_are_answered_in_their_kinds_when_the_pool_ends() -> None:
+    world = World(PoolSettings(share=ShareSettings(most_sessions=1)), auto_store=False)
+    member, refused = open_session(world), ShareMember.joined(world, "refused")
+    world.produce(0, 10)
+    member.fetch(wait=0.0)
+    acknowledge = member.acknowledge({0: batches_of(ACCEPT, [0, 1])})
+    member.ask(wait=5.0, acknowledge={0: batches_of(ACCEPT, [2])})
+    refused.ask(wait=5.0)
+    assert acknowledge not in world.answers
+    assert member.is_parked
+    assert refused.is_parked
+    world.do(world.cluster.drain(world.now))
+    assert world.answer(acknowledge, ShareAcknowledgeResult).error is ErrorCode.SHARE_SESSION_NOT_FOUND
+    assert member.take().error is ErrorCode.SHARE_SESSION_NOT_FOUND
+    assert refused.take().error is ErrorCode.SHARE_SESSION_NOT_FOUND
+    for each in (member, refused):
+        each.disconnect()
+    world.check_empty()
+
+
 def test_no_more_is_acquired_of_a_partition_than_may_be() -> None:
     world = World(PoolSettings(share=ShareSettings(most_locks=10)))
     one, two = open_session(world, "one"), open_session(world, "two")
@@ -380,6 +414,17 @@ def test_exactly_as_many_as_it_asks_for(world: World) -> None:
     assert len(member.acquired) == 6
     member.fetch(most=6)
     assert len(member.acquired) == 6 + 8, "whole batches, until there are as many"
+    world.check()
+
+
+def test_while_one_partition_has_more_than_enough_the_others_have_their_turn(world: World) -> None:
+    member = open_session(world)
+    world.batch_size = 10
+    for index in range(4):
+        world.produce(index, 100)
+    for _ in range(4):
+        member.fetch(most=10)
+    assert [len(member.held(index)) for index in range(4)] == [10] * 4
     world.check()
 
 
@@ -435,7 +480,7 @@ def test_nobody_is_left_in_memory(world: World) -> None:
 
 
 def test_a_fetch_at_the_first_offset_of_a_share_members_slot_is_a_strangers(world: World) -> None:
-    """A share member has no offsets of the mesh's, and says in each request whose it is."""
+    """A share member has no virtual offsets, and names its member id in each request."""
     member = open_session(world)
     share_member = world.pool.members.by_id[member.member_id]
     start = world.cluster.slots.start(share_member.slot)
@@ -446,3 +491,46 @@ def test_a_fetch_at_the_first_offset_of_a_share_members_slot_is_a_strangers(worl
     assert not stranger.received
     member.fetch()
     assert member.held(0) == [0, 1, 2]
+
+
+def test_records_that_share_members_had_in_vain_are_not_given_up_together_by_the_limit_of_the_pool() -> None:
+    """Their own limit is higher. A dead letter holds one record: the pool used to settle a batch of three for its first
+    one."""
+    settings = PoolSettings(
+        replay_budget=0, redelivery=Redelivery(limit=2), share=ShareSettings(delivery_limit=5), initial_window=20
+    )
+    world = World(settings)
+    member = open_session(world)
+    world.produce(0, 3)
+    for _ in range(2):
+        member.fetch()
+        member.say(RELEASE, 0)
+        while world.pending_rereads:
+            world.reread()
+    for letter in world.dead_letters:
+        assert len(decode_records(letter.batch)) == 1
+    member.fetch()
+    assert set(member.acquired) == {(0, 0), (0, 1), (0, 2)}, "by its own limit it may have them thrice more"
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_limits_hold_for_share_members(exact: bool) -> None:
+    world = World(PoolSettings(sharing=Sharing(limits=(LimitRule(in_flight=20),))))
+    world.batch_size = 10
+    one, two = open_session(world, "one"), open_session(world, "two")
+    one.ask(wait=60.0, exact=exact)
+    two.ask(wait=60.0, exact=exact)
+    for index in range(4):
+        world.produce(index, 40)
+    held = sum(member.in_flight for member in world.pool.members)
+    assert held == 20 if exact else 20 <= held < 30
+    world.check()
+    for member in (one, two):
+        if not member.is_parked:
+            member.take()
+            for index in range(4):
+                if member.held(index):
+                    assert member.say(ACCEPT, index) is ErrorCode.NONE
+    world.check()
+    one.ask(wait=0.0, exact=exact)
+    assert 0 < sum(member.in_flight for member in world.pool.members) < 30, "there is room again"

@@ -72,40 +72,40 @@ def test_one_that_has_not_committed_does_not_grow_with_others_before_it_had_the_
     assert member.may_grow_from <= 2.01
 
 
-def test_one_of_which_nothing_is_known_may_hold_what_those_who_keep_up_may_or_have_worked_off_since() -> None:
+def test_a_member_of_unknown_pace_may_hold_as_much_as_those_that_keep_up() -> None:
     member = flow()
     member.sent(0.0)
     member.asked_while_full(1.0)
-    assert member.as_if_quick(2_000, 1_000.0, 2.0) == 2_000
-    assert member.as_if_quick(2_000, 1_000.0, 4.5) == 3_500
-    assert member.as_if_quick(2_000, 1_000.0, 60.0) == 1_000 * FULL_ANYHOW, "by then any client has committed"
+    assert member.cap_if_quick(2_000, 1_000.0, 2.0) == 2_000
+    assert member.cap_if_quick(2_000, 1_000.0, 4.5) == 3_500
+    assert member.cap_if_quick(2_000, 1_000.0, 60.0) == 1_000 * FULL_ANYHOW, "by then any client has committed"
 
 
 def test_what_it_was_given_while_it_was_alone_does_not_count_against_it_before_it_has_committed() -> None:
     member = flow()
     member.sent(0.0)
-    member.trusted_with(5_000)
+    member.granted_without_cap(5_000)
     assert member.cap == 5_000
     member.asked_while_full(1.0)
-    assert member.as_if_quick(300, 100.0, 2.0) == 5_300
+    assert member.cap_if_quick(300, 100.0, 2.0) == 5_300
     member.committed(5_000, 0, 3.0)
-    assert member.as_if_quick(300, 100.0, 3.0) == 300
+    assert member.cap_if_quick(300, 100.0, 3.0) == 300
 
 
-def test_it_is_tried_for_seconds_from_when_its_window_holds_it_up_and_anew_once_it_does_not() -> None:
+def test_it_is_tried_for_seconds_from_when_its_window_holds_it_up_and_again_once_it_does_not() -> None:
     member = flow()
     member.sent(0.0)
-    assert not member.is_tried(0.0)
+    assert not member.is_newly_limited(0.0)
     member.asked_while_full(1.0)
     member.committed(100, 0, 2.0)  # held up
-    assert member.is_tried(1.0 + FULL_ANYHOW)
-    assert not member.is_tried(1.1 + FULL_ANYHOW)
+    assert member.is_newly_limited(1.0 + FULL_ANYHOW)
+    assert not member.is_newly_limited(1.1 + FULL_ANYHOW)
     member.committed(10, 0, 10.0)  # not held up
-    assert not member.is_tried(10.0)
+    assert not member.is_newly_limited(10.0)
     member.asked_while_full(20.0)
-    assert member.is_tried(20.0)
+    assert member.is_newly_limited(20.0)
     member.committed(10, 1_000, 21.0)
-    assert not member.is_tried(21.0), "it is slow"
+    assert not member.is_newly_limited(21.0), "it is slow"
 
 
 def test_a_member_that_idles_keeps_its_cap() -> None:
@@ -132,8 +132,8 @@ def test_it_doubles_when_it_asked_with_a_full_window_for_a_second_and_nobody_und
     member.committed(50, 0, 1.0)
     cap = member.cap
     assert member.asked_while_full(10.0) == 11.0
-    assert not member.grow(others_wait=False, now=10.9)
-    assert member.grow(others_wait=False, now=11.0)
+    assert not member.grow_if_due(others_wait=False, now=10.9)
+    assert member.grow_if_due(others_wait=False, now=11.0)
     assert member.cap == 2 * cap
 
 
@@ -143,8 +143,8 @@ def test_it_doubles_after_five_seconds_in_any_case() -> None:
     member.committed(50, 0, 1.0)
     cap = member.cap
     member.asked_while_full(10.0)
-    assert not member.grow(others_wait=True, now=14.9)
-    assert member.grow(others_wait=True, now=15.0)
+    assert not member.grow_if_due(others_wait=True, now=14.9)
+    assert member.grow_if_due(others_wait=True, now=15.0)
     assert member.cap == 2 * cap
 
 
@@ -153,19 +153,19 @@ def test_others_may_stop_waiting_at_any_time_so_it_is_asked_again_every_second()
     member.sent(0.0)
     member.committed(50, 0, 1.0)
     member.asked_while_full(10.0)
-    assert not member.grow(others_wait=True, now=11.0)
+    assert not member.grow_if_due(others_wait=True, now=11.0)
     assert member.asked_while_full(11.0) == 12.0
-    assert member.grow(others_wait=False, now=12.0)
+    assert member.grow_if_due(others_wait=False, now=12.0)
 
 
 def test_one_that_cannot_have_committed_yet_is_trusted_once() -> None:
     member = flow()
     member.sent(0.0)
     member.asked_while_full(0.0)
-    assert member.grow(others_wait=True, now=1.0)
+    assert member.grow_if_due(others_wait=True, now=1.0)
     member.asked_while_full(1.0)
-    assert not member.grow(others_wait=True, now=2.0)
-    assert not member.grow(others_wait=True, now=3.0)
+    assert not member.grow_if_due(others_wait=True, now=2.0)
+    assert not member.grow_if_due(others_wait=True, now=3.0)
 
 
 def test_a_commit_that_leaves_room_ends_the_wait() -> None:
@@ -173,7 +173,7 @@ def test_a_commit_that_leaves_room_ends_the_wait() -> None:
     member.sent(0.0)
     member.asked_while_full(0.0)
     member.committed(50, 50, 0.5)
-    assert not member.grow(others_wait=False, now=1.0)
+    assert not member.grow_if_due(others_wait=False, now=1.0)
 
 
 def test_a_commit_that_leaves_no_room_does_not() -> None:
@@ -181,7 +181,7 @@ def test_a_commit_that_leaves_no_room_does_not() -> None:
     member.sent(0.0)
     member.asked_while_full(0.0)
     member.committed(1, 10_000, 0.5)
-    assert member.grow(others_wait=False, now=1.0)
+    assert member.grow_if_due(others_wait=False, now=1.0)
 
 
 @example(began=WORST, others_wait=True, trusted=False)
@@ -197,7 +197,7 @@ def test_what_it_says_when_to_ask_again_always_leads_somewhere(began: float, oth
         when = member.asked_while_full(now)
         assert when > now
         now = when
-        if member.grow(others_wait, now):
+        if member.grow_if_due(others_wait, now):
             return
     pytest.fail(f"not doubled after {FULL_ANYHOW} s")
 
@@ -245,9 +245,9 @@ def test_the_cap_stays_within_its_bounds_even_when_the_clock_stands_still(
 
 def test_a_member_that_should_have_committed_by_now_is_named_once() -> None:
     member = flow()
-    assert not member.is_overdue(100.0)
+    assert not member.take_overdue(100.0)
     member.sent(0.0)
-    assert not member.is_overdue(OVERDUE - 0.1)
-    assert member.is_overdue(OVERDUE)
-    assert not member.is_overdue(OVERDUE + 1)
+    assert not member.take_overdue(OVERDUE - 0.1)
+    assert member.take_overdue(OVERDUE)
+    assert not member.take_overdue(OVERDUE + 1)
     assert member.never_committed

@@ -1,4 +1,4 @@
-"""One life of a log after the other: what was leased of an earlier one is nothing of the present one."""
+"""Incarnations of a log, one after the other: a lease of an earlier one has no offsets of the present one."""
 
 from __future__ import annotations
 
@@ -9,9 +9,17 @@ import pytest
 
 from mesh.pool.common.effects import CommitUpstream
 from mesh.pool.common.settings import PoolSettings
-from mesh.pool.leases.service import NAMED_WITHIN
+from mesh.pool.leases.service import TOPIC_IDS_WITHIN
 from mesh.pool.offsets.metadata import unpack
-from mesh.pool.state.incarnations import EVERYTHING, MOST_REMEMBERED, UNKNOWN, EndedLeases, Life, Shared, shared
+from mesh.pool.state.incarnations import (
+    EVERYTHING,
+    MOST_REMEMBERED,
+    UNKNOWN_PREFIX,
+    CommonPrefix,
+    EndedLeases,
+    Incarnation,
+    common_prefix,
+)
 from mesh.pool.state.leases import (
     Acknowledgement,
     Claim,
@@ -46,7 +54,7 @@ OLD, NEW = "AAAAAAAAAAAAAAAAAAAAAQ", "AAAAAAAAAAAAAAAAAAAAAg"
 
 
 def begin_anew(world: World, *indexes: int, start: int = 0) -> None:
-    """The topic was deleted, and with it what was committed of it, and made anew."""
+    """Deletes the topic, with its commits, and creates it again."""
     for index in indexes:
         world.stored.pop(source(index), None)
         world.upstreams[GROUP].metadata.pop(source(index), None)
@@ -57,10 +65,10 @@ def begin_anew(world: World, *indexes: int, start: int = 0) -> None:
         identify(world, "")
 
 
-# How far the log goes
+# The ends of logs
 
 
-def test_nothing_is_leased_of_a_log_that_began_anew_until_its_end_is_known() -> None:
+def test_nothing_is_leased_of_a_log_that_started_again_until_its_end_is_known() -> None:
     world = world_of(ends=1_000)
     lease(world, "a", most=4_000)
     acknowledge(world, "a")
@@ -83,11 +91,11 @@ def test_nothing_is_leased_beyond_where_the_log_parts_until_its_end_is_known() -
     assert all(each.span.last < 60 for each in granted.ranges if each.partition == source(0))
 
 
-# What is acknowledged
+# Acknowledgements
 
 
 def members_get(world: World, index: int, count: int) -> list[bytes]:
-    """What a member is given of the first so many records of a log."""
+    """The records that a member gets of the first so many records of a log."""
     consumer = world.consumer()
     consumer.fetch(partitions=[index])
     world.produce(index, count)
@@ -96,7 +104,7 @@ def members_get(world: World, index: int, count: int) -> list[bytes]:
 
 @BOTH
 @pytest.mark.parametrize("ended", [False, True])
-def test_what_was_leased_of_a_log_that_began_anew_is_lost(settle: Settle, ended: bool) -> None:
+def test_what_was_leased_of_a_log_that_started_again_is_lost(settle: Settle, ended: bool) -> None:
     world = world_of(ends=1_000)
     ranges = lease(world, "a", most=4_000)
     if ended:
@@ -172,7 +180,7 @@ def test_what_a_lease_had_before_the_partition_was_away_is_lost_where_the_log_pa
 @pytest.mark.parametrize("is_read", [False, True])
 def test_no_leader_epoch_is_stored_with_a_lease_of_what_was_not_read(is_read: bool) -> None:
     """It would be an earlier one than that of the records: after the next election, which cuts off nothing, it would
-    say that the log parts in front of them."""
+    claim that the log diverges in front of them."""
     world = world_of(ends=10)
     world.produce(0, 10 if is_read else 5)
     assert lease(world, "a", most=40)[0] == (0, 0, 9)
@@ -203,7 +211,7 @@ def test_what_went_to_another_process_and_came_back_without_the_lease_may_be_cla
 
 
 def with_ids(topic_id: str | None, ends: int = 10) -> World:
-    """A pool whose partitions on one cluster are of a topic with this id; None if nobody has told one yet."""
+    """A pool whose partitions on one cluster belong to a topic with this id; None if the id is not known yet."""
     world = World(PoolSettings(presence=600.0))
     world.topic_ids = {} if topic_id is None else {EU: topic_id, US: ""}
     lease(world, "first")
@@ -251,7 +259,7 @@ def test_a_lease_of_an_earlier_process_is_lost_if_its_topic_is_another_one(
 
 @VERBS
 def test_an_old_id_makes_nothing_lost_of_a_lease_that_is_known(verb: str) -> None:
-    """Nor of one that has ended here: what this process has seen of the log counts more than an id."""
+    """Nor with one that has ended here: the process's own view of the log counts more than an id."""
     for ends in (False, True):
         world = with_ids(NEW)
         lease(world, "a", most=40)
@@ -297,7 +305,7 @@ def test_a_claim_waits_for_the_id_as_it_waits_for_the_partition() -> None:
 
 
 @pytest.mark.parametrize("is_told_first", [False, True])
-def test_a_topic_that_was_made_anew_has_the_id_that_is_told_after_that(is_told_first: bool) -> None:
+def test_a_topic_that_was_created_again_has_the_id_that_is_told_after_that(is_told_first: bool) -> None:
     world = with_ids(OLD)
     lease(world, "a", most=40)
     if is_told_first:
@@ -318,7 +326,7 @@ def test_a_request_that_waits_does_so_until_the_topics_have_ids() -> None:
     world = with_ids(None)
     wanted = replace(request("a"), wait=5.0)
     ticket = send(world, lambda pool, ticket: pool.lease(ticket, wanted, world.now))
-    looked = send(world, lambda pool, ticket: pool.look_at(ticket, (ORDERS,), 5.0, world.now))
+    looked = send(world, lambda pool, ticket: pool.await_lease_backlog(ticket, (ORDERS,), 5.0, world.now))
     world.advance(0.5)
     assert not {ticket, looked} & world.answers.keys()
     for cluster in (EU, US):
@@ -332,7 +340,7 @@ def test_nobody_waits_long_for_an_id_that_is_not_told() -> None:
     world = with_ids(None)
     wanted = replace(request("a"), wait=5.0)
     ticket = send(world, lambda pool, ticket: pool.lease(ticket, wanted, world.now))
-    world.advance(NAMED_WITHIN + 0.2)
+    world.advance(TOPIC_IDS_WITHIN + 0.2)
     assert {each.topic_id for each in world.answer(ticket, LeaseGranted).ranges} == {None}
 
 
@@ -349,32 +357,32 @@ def test_what_an_engine_has_told_ends_with_it() -> None:
 
 
 def test_what_two_lives_share_is_the_least_of_what_lay_between_them() -> None:
-    lives = [Life(), Life(), Life(), Life()]
-    lives[0].followed_by(lives[1], Shared(60, True))
-    lives[1].followed_by(lives[2], UNKNOWN)
-    lives[2].followed_by(lives[3], Shared(80, True))
-    assert shared(lives[0], lives[0], None) == Shared(EVERYTHING, True)
-    assert shared(lives[0], lives[1], None) == Shared(60, True)
-    assert shared(lives[0], lives[3], None) == Shared(60, False)
-    assert shared(lives[1], lives[3], None) == Shared(80, False)
-    assert shared(lives[2], lives[3], None) == Shared(80, True)
-    assert shared(None, lives[3], None) == UNKNOWN
+    lives = [Incarnation(), Incarnation(), Incarnation(), Incarnation()]
+    lives[0].followed_by(lives[1], CommonPrefix(60, True))
+    lives[1].followed_by(lives[2], UNKNOWN_PREFIX)
+    lives[2].followed_by(lives[3], CommonPrefix(80, True))
+    assert common_prefix(lives[0], lives[0], None) == CommonPrefix(EVERYTHING, True)
+    assert common_prefix(lives[0], lives[1], None) == CommonPrefix(60, True)
+    assert common_prefix(lives[0], lives[3], None) == CommonPrefix(60, False)
+    assert common_prefix(lives[1], lives[3], None) == CommonPrefix(80, False)
+    assert common_prefix(lives[2], lives[3], None) == CommonPrefix(80, True)
+    assert common_prefix(None, lives[3], None) == UNKNOWN_PREFIX
 
 
 def test_of_leases_that_have_ended_so_many_are_remembered() -> None:
-    ended, life = EndedLeases(), Life()
+    ended, life = EndedLeases(), Incarnation()
     for number in range(MOST_REMEMBERED):
         ended.remember(f"lease-{number}", {source(0): life})
         ended.remember(f"lease-{number}", {source(0): life})
-    known = [number for number in range(MOST_REMEMBERED) if ended.lives(f"lease-{number}")]
+    known = [number for number in range(MOST_REMEMBERED) if ended.incarnations(f"lease-{number}")]
     assert known == list(range(MOST_REMEMBERED // 2, MOST_REMEMBERED))
 
 
-# What is stored of leases
+# Stored leases
 
 
 def test_what_is_stored_can_be_read_when_a_lease_begins_with_offsets_without_a_record() -> None:
-    """The committable offset passes them: nobody has to process them, though they are leased."""
+    """The committable offset passes these offsets: they need no processing, although a lease has them."""
     world = world_of(ends=20)
     lease(world, "a", most=20)
     world.consumer().fetch(wait=5.0)

@@ -36,7 +36,7 @@ def test_settling_is_the_union_of_what_was_settled(spans: list[tuple[int, int]])
 
 
 COMINGS = st.lists(st.tuples(st.integers(0, 8), st.integers(0, 8), st.sampled_from([0, 1, 3, 20])), max_size=20)
-"""Offsets without a record, records behind them, and how many of the lowest that are held are acknowledged then."""
+"""Offsets without a record, records behind them, and how many of the lowest held offsets are then acknowledged."""
 
 
 @given(COMINGS, st.booleans())

@@ -1,4 +1,4 @@
-"""How fared what is yet to come, against what is known of each offset."""
+"""Counts of deliveries of records that are yet to be read, compared with a model that has each offset."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_each_offset_is_there_once_and_the_worst_of_it_counts(steps: list[tuple[
 
 def test_what_a_restored_lease_holds_comes_once_when_it_ends_and_its_count_lasts() -> None:
     """Another mesh was killed: 4..9 had been delivered in vain once, and 4..6 were leased then. The lease ends before
-    the engine has come there."""
+    the engine reaches them."""
     place, deadline = source(0), int(PoolSettings().epoch) + 2_000
     leases = [StoredLease(LeaseId("lease"), SPARK, deadline, (Span(4, 6),))]
     stored = pack(place, 4, [], 4_000, leases, [Counted(Span(4, 9), 1)], 4_000)

@@ -1,4 +1,4 @@
-"""Slots: who owns which virtual offsets."""
+"""Slots: the owners of virtual offsets."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_latest_lies_above_every_offset_given_and_no_record_ever_has_it() -> Non
     assert not is_end(given_out.start(low))
 
 
-def test_whoever_has_to_move_gets_a_slot_above_the_offset_it_asked_for() -> None:
+def test_a_member_that_has_to_move_gets_a_slot_above_the_offset_it_asked_for() -> None:
     given_out = slots()
     given_out.give("a")
     moved = given_out.give_above("a", given_out.latest)
@@ -161,11 +161,11 @@ def test_a_slot_is_found_in_a_step_or_two_however_many_members_there_are() -> No
     assert Counting.looked <= 4
 
 
-def test_whoever_starts_at_the_latest_finds_a_slot_however_often_others_did_before(
+def test_a_consumer_that_starts_at_the_latest_finds_a_slot_however_often_others_did_before(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A stranger may let a member move as often as it likes; no other member is shut out for it. With fewer slots than
-    there are: all of them are gone through."""
+    """A stranger may let a member move as often as it likes; this shuts out no other member. With few slots: the test
+    goes through all of them."""
     few = 1 << 12
     monkeypatch.setattr("mesh.pool.state.slots.SLOTS", few)
     monkeypatch.setattr("mesh.pool.state.slots.RESERVED", few * RESERVED // SLOTS)

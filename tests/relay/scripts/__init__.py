@@ -1,5 +1,5 @@
-"""What is asked of each API in particular, beside the generic requests: questions that do something, and the mistakes
-that a client can make."""
+"""Requests for particular APIs, beside the generic ones: valid ones with an effect, and mistakes that a client can
+make."""
 
 from __future__ import annotations
 
@@ -34,4 +34,4 @@ SCRIPTS: Mapping[str, Script] = {
     **admin.SCRIPTS,
     **cluster.SCRIPTS,
 }
-"""By the name of the API; of a question in a version."""
+"""Scripts by the API's name; a script sends one request in a version."""

@@ -1,4 +1,4 @@
-"""Who may do what, and how much of it."""
+"""ACLs, quotas and users."""
 
 from __future__ import annotations
 

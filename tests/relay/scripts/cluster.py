@@ -44,7 +44,7 @@ def _alter_replica_log_dirs(side: Side, version: int) -> None:
 
 
 def _update_features(side: Side, version: int) -> None:
-    """Only looked at: nothing is changed."""
+    """Only validates: it changes nothing."""
 
     def ask(feature: str, level: int, upgrade_type: int = _UPGRADE) -> None:
         update = {"feature": feature, "max_version_level": level, "upgrade_type": upgrade_type}

@@ -14,7 +14,7 @@ NOBODY = UUID(int=4711)
 _UNKNOWN = "nobody-knows-it"
 _LATEST, _EARLIEST = -1, -2
 _EPOCHS = (-1, 0, 7)
-"""Of leaders: not told, the one of a topic that no leader has left, and one that is yet to come."""
+"""Leader epochs: none, the epoch of a topic whose leader never changed, and a future one."""
 _NEVER = 1 << 40
 
 
@@ -38,20 +38,20 @@ def _produce(side: Side, version: int) -> None:
     for sequence in (0, 0, 1, 5):  # the second one is a duplicate, the last one leaves a gap
         records = batch(b"once", producer_id=identity.producer_id, epoch=0, sequence=sequence)
         ask(_produced(side, version, records))
-    # Not null: a broker of 4.3.1 trips over it, never answers, and serves that connection no more.
+    # Not null: a broker of 4.3.1 fails at it, never answers, and stops serving that connection.
     for records in (corrupt(batch(b"broken")), b"", b"no batch", batch(b"a") + batch(b"b")):
         ask(_produced(side, version, records))
     ask(_produced(side, 99, batch(b"lost")))
     ask(_produced(side, 0, batch(b"lost"), _UNKNOWN))
     ask(plain, transactional_id=side.name("no-transaction"))
-    # Of what another node leads: from v10 on it is said where that is.
+    # A partition of another node: from v10 on the answer names that node.
     side.ask("produce", version, OTHER, acks=-1, timeout=1_000, topic_data=[_produced(side, version, batch(b"astray"))])
     unanswered = request(KEYS["produce"], version, {"acks": 0, "timeout": 1_000, "topic_data": [plain]})
     side.tell_and_ask(unanswered, "produce", version, acks=-1, timeout=10_000, topic_data=[plain])
 
 
 def _fetched(topic: str, topic_id: UUID | None, *partitions: Mapping[str, Any]) -> Mapping[str, Any]:
-    """As topics of all versions are spelt."""
+    """The topics of a Fetch, in the form of all versions."""
     usual = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1 << 20}
     return {"topic": topic, "topic_id": topic_id, "partitions": [{**usual, **each} for each in partitions or [{}]]}
 

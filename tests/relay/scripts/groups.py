@@ -1,4 +1,4 @@
-"""Membership of classic groups, and what tools see of them."""
+"""Membership of classic groups, and the tools' view of them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _join_group(side: Side, version: int) -> None:
         return side.ask("join_group", version, at, **values)
 
     answer = ask()
-    # From v4 on the first answer only says who it is.
+    # From v4 on the first answer only gives the member id.
     again = ask(member_id=answer.member_id)
     ask(member_id=_NOBODY)
     ask(member_id=again.member_id, protocol_type="connect")
@@ -103,7 +103,7 @@ def _describe_groups(side: Side, version: int) -> None:
 
 
 def _until(side: Side, group: str, state: str) -> None:
-    """What a coordinator tells is what its log has in sync."""
+    """Waits until the group has this state: a coordinator shows only what its replicas have."""
     side.until("describe_groups", 5, lambda answer: answer.groups[0].group_state == state, groups=[group])
 
 

@@ -1,4 +1,4 @@
-"""Members of classic groups, who come and go directly."""
+"""Members of classic groups that join and leave directly."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ JOINING: Mapping[str, Any] = {
     "protocol_type": "consumer",
     "protocols": [{"name": "range", "metadata": SUBSCRIPTION}, {"name": "sticky", "metadata": b"\1\2\3"}],
 }
-"""All but the group and who joins."""
+"""All fields except the group and the member."""
 
 
 def joined(side: Side, group: str) -> Any:
-    """The answer to the only member of a group; it has to synchronize yet."""
+    """The answer to the only member of a group, which has yet to synchronize."""
     first = side.prepare("join_group", 5, group_id=group, **JOINING)
     assert first.error_code.value == _NEEDS_AN_ID
     return side.prepare_until("join_group", 5, group_id=group, member_id=first.member_id, **JOINING)
 
 
 def stable(side: Side, group: str) -> Any:
-    """The same, and it was assigned something."""
+    """The same, after it got an assignment."""
     member = joined(side, group)
     assignments = [{"member_id": member.member_id, "assignment": ASSIGNMENT}]
     side.prepare_until("sync_group", 3, group_id=group, **who(member), assignments=assignments)
@@ -36,10 +36,10 @@ def stable(side: Side, group: str) -> Any:
 
 
 def leave(side: Side, group: str, member_id: str) -> None:
-    """Or it would be thrown out while others look at the list of groups."""
+    """Leaves the group. Else the coordinator would remove the member while others look at the list of groups."""
     side.prepare("leave_group", 3, group_id=group, members=[{"member_id": member_id}])
 
 
 def who(member: Any) -> Mapping[str, Any]:
-    """Of an answer to JoinGroup, as a member calls itself."""
+    """The member's own identification, from an answer to JoinGroup."""
     return {"generation_id": member.generation_id, "member_id": member.member_id}

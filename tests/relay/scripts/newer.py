@@ -1,4 +1,4 @@
-"""What is new in Kafka 4.4, and kio 0.6.5 does not know: written by hand."""
+"""New fields and APIs of Kafka 4.4 that kio 0.6.5 does not know, written by hand."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.relay.sides import ASKED, OTHER, Side
 _LEAVES = -1
 _NOBODY = UUID(int=4711)
 _NONE = b"\0"
-"""Of tagged fields, and of a text that may be null."""
+"""No tagged fields; also a null text."""
 
 
 def _text(text: str) -> bytes:
@@ -86,7 +86,7 @@ def _txn_offset_commit(side: Side, version: int) -> None:
 
 
 def _streams_group_heartbeat(side: Side, version: int) -> None:
-    """Asked like version 0; only the answer has more."""
+    """The request equals version 0; only the answer has more."""
     key, group = KEYS["streams_group_heartbeat"], side.name("streams-with-a-description")
 
     def ask(**given: object) -> None:

@@ -1,4 +1,4 @@
-"""Groups whose members only send heartbeats: KIP-848's, and those of streams."""
+"""Groups whose members only send heartbeats: those of KIP-848, and streams groups."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.relay.sides import ASKED, OTHER, Side
 
 _LEAVES = -1
 MEMBER = "bWVtYmVyLW9mLXRlc3RzIQ"
-"""The ids of these members are their own."""
+"""The clients choose the ids of these members."""
 
 
 def _consumer_group_heartbeat(side: Side, version: int) -> None:

@@ -1,4 +1,4 @@
-"""What groups have committed, and where they are coordinated."""
+"""Commits of groups, and their coordinators."""
 
 from __future__ import annotations
 

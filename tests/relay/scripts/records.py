@@ -32,6 +32,6 @@ def batch(
 
 
 def corrupt(whole: bytes) -> bytes:
-    """With another checksum."""
+    """The same batch with another checksum."""
     at = 17
     return whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :]

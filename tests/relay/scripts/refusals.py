@@ -1,4 +1,4 @@
-"""What a broker closes the connection for."""
+"""Requests for which a broker closes the connection."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ REFUSED = {
 
 
 def ask_refused(what: str, side: Side) -> None:
-    """By itself, and behind a request that is answered first."""
+    """Sends it alone, and behind a request that is answered first."""
     for before in (b"", _METADATA):
         side.tell(before + REFUSED[what], "metadata", 12)
 
 
 def ask_too_new(side: Side, version: int) -> None:
-    """To ApiVersions a broker answers even if it does not know the version: with the error, and what it knows."""
+    """A broker answers ApiVersions even in an unknown version: with the error, and the versions that it knows."""
     side.ask_bytes("api_versions", 0, _head(ApiKey.API_VERSIONS, version) + b"\2c\2c\0")

@@ -13,18 +13,18 @@ _OPENS, _CLOSES = 0, -1
 _ACCEPT, _RELEASE = 1, 2
 _GROUP_RESOURCE = 32
 _WHILE = 20_000
-"""Milliseconds to wait for records that are there."""
+"""Milliseconds to wait for existing records."""
 _NOBODY = UUID(int=4711)
 
 
 def _member(kind: str) -> str:
-    """The ids of these members are their own; brokers read them as uuids."""
+    """The clients choose the ids of these members; brokers read them as uuids."""
     return spelt(uuid5(_NOBODY, kind))
 
 
 def _share_group_heartbeat(side: Side, version: int) -> None:
     group, member_id = side.name("sharers"), _member("heartbeat")
-    # Else the epochs would say when the coordinator has a place in the topic for the group.
+    # Otherwise the epochs would show when the coordinator has an entry for the group.
     _join(side, group, _member("before"))
     _leave(side, group, _member("before"))
 
@@ -63,14 +63,14 @@ def _share_fetch(side: Side, version: int) -> None:
     ask(_OPENS, topic, max_wait=_WHILE)
     settled = {"first_offset": 0, "last_offset": 1, "acknowledge_types": [_ACCEPT]}
     acknowledged = {"partition_index": partition, "acknowledgement_batches": [settled]}
-    # A broker of 4.3.1 answers it at the end of its time only, with the records that were there all along.
+    # A broker of 4.3.1 answers it only at the end of its time, with records that were there from the start.
     ask(1, {**topic, "partitions": [acknowledged]}, max_wait=300)
     ask(7)
     ask(2, {"topic_id": _NOBODY, "partitions": [{"partition_index": 0}]})
     ask(_CLOSES)
     ask(_CLOSES)
     ask(_OPENS, topic, group_id=None)
-    # Of what another node leads: it is said where that is.
+    # A partition of another node: the answer names that node.
     ask(_OPENS, topic, at=OTHER)
     _leave(side, group, member_id)
 
@@ -107,7 +107,7 @@ def _describe_share_group_offsets(side: Side, version: int) -> None:
     group, member_id, partition = side.name(f"share-offsets-{version}"), _member("offsets"), 6 + version
     _readable(side, group, member_id, partition)
     _leave(side, group, member_id)
-    # Neither an empty list of topics nor a partition that is not there: a broker of 4.3.1 does not answer that.
+    # Neither an empty list of topics nor a missing partition: a broker of 4.3.1 does not answer these.
     for topics in (None, [{"topic_name": side.topic, "partitions": [partition]}], [{"topic_name": "nobody"}]):
         several = [{"group_id": group, "topics": topics}, {"group_id": side.name("no-group"), "topics": topics}]
         side.ask("describe_share_group_offsets", version, groups=several)
@@ -145,7 +145,7 @@ def _delete_share_group_offsets(side: Side, version: int) -> None:
 
 
 def _readable(side: Side, group: str, member_id: str, partition: int) -> dict[str, Any]:
-    """A member of a group that begins with the first record, and a partition with records, as a topic to fetch."""
+    """A member of a group that begins at the first record, and a partition with records, as a topic to fetch."""
     begins = [{"name": "share.auto.offset.reset", "config_operation": 0, "value": "earliest"}]
     resource = {"resource_type": _GROUP_RESOURCE, "resource_name": group, "configs": begins}
     side.prepare("incremental_alter_configs", 1, resources=[resource])
@@ -157,7 +157,8 @@ def _readable(side: Side, group: str, member_id: str, partition: int) -> dict[st
 
 
 def _join(side: Side, group: str, member_id: str) -> None:
-    """Returns when it is assigned the side's topic: the group has a place in it, without which a fetch may fail."""
+    """Returns when the member is assigned the side's topic: then the group has a place in it, without which a fetch may
+    fail."""
     side.until(
         "share_group_heartbeat",
         1,

@@ -141,7 +141,7 @@ def _list_transactions(side: Side, version: int) -> None:
 
 
 def begun(side: Side, kind: str) -> Mapping[str, Any]:
-    """A transactional producer, as it calls itself."""
+    """A transactional producer, with its id and epoch."""
     name = side.name(kind)
     answer = side.prepare_until("init_producer_id", 4, transactional_id=name, transaction_timeout=60_000)
     who = {"producer_id": answer.producer_id, "producer_epoch": answer.producer_epoch}
@@ -159,9 +159,9 @@ def ended(side: Side, me: Mapping[str, Any], is_committed: bool) -> None:
 
 
 def _until_complete(side: Side, me: Mapping[str, Any], is_committed: bool) -> None:
-    """Its markers are written."""
+    """Waits until its markers are written."""
     if KEYS["describe_transactions"] not in side.shared.versions:
-        ended(side, me, is_committed)  # the same again, which is refused before
+        ended(side, me, is_committed)  # a repetition, which is refused before
         return
     side.until(
         "describe_transactions",

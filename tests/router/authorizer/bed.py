@@ -19,15 +19,15 @@ from tests.router.authorizer.rules import MINE, OTHER, PUBLIC, RULES, SECRET, US
 from tests.router.authorizer.sides import PASSWORD, Client, told
 
 NOT_ASKED = {
-    *(ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE, ApiKey.API_VERSIONS),  # who the client is
-    *(ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY),  # served where somebody takes the metrics
+    *(ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE, ApiKey.API_VERSIONS),  # the client's identity
+    *(ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY),  # served where a plugin takes the metrics
     ApiKey.STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE,  # of Kafka 4.4
 }
 ASKED = sorted(set(SERVED_BY_UNIONS) - NOT_ASKED)
 
 
 def broker_properties(sasl: int) -> dict[str, str]:
-    """A second listener, for those who log in; who comes to the first one may do everything."""
+    """A second listener, for users that log in; the first one lets clients do everything."""
     login = "org.apache.kafka.common.security.plain.PlainLoginModule required"
     users = " ".join(f'user_{name}="{PASSWORD}"' for name in USERS)
     here = "PLAINTEXT://127.0.0.1:{port},SASL_PLAINTEXT://127.0.0.1:" + str(sasl)
@@ -39,13 +39,13 @@ def broker_properties(sasl: int) -> dict[str, str]:
         "listener.name.sasl_plaintext.plain.sasl.jaas.config": f"{login} {users};",
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": "User:ANONYMOUS",
-        "broker.session.timeout.ms": "18000",  # a noisy machine must not take its coordinators away
+        "broker.session.timeout.ms": "18000",  # so that a noisy machine does not move its coordinators
     }
 
 
 @dataclass
 class Sides:
-    """The connections of each user to both. versions: that both serve."""
+    """The connections of each user to both. versions: those that both serve."""
 
     broker: KafkaCluster
     mesh: RelayMesh
@@ -55,7 +55,8 @@ class Sides:
 
 
 @contextmanager
-def opened(folder: Path) -> Iterator[Sides]:
+def opened(folder: Path, *, is_one_node: bool = False) -> Iterator[Sides]:
+    """is_one_node: clients see its only broker as one that stands for all."""
     with ExitStack() as stack:
         sasl = free_port()
         broker = KafkaCluster("rules", kafka_jars(), folder / "broker", broker_properties(sasl))
@@ -69,9 +70,11 @@ def opened(folder: Path) -> Iterator[Sides]:
             "sasl": {"mechanisms": ["PLAIN"], "users": [{"name": name, "password": PASSWORD} for name in USERS]},
             "authorization": {"rules": RULES},
         }
-        mesh = RelayMesh(folder, broker.bootstrap_servers, listener=listener)
+        shown = {"nodes": "one"} if is_one_node else {}
+        mesh = RelayMesh(folder, broker.bootstrap_servers, listener={**listener, **shown})
         stack.callback(mesh.kill)
-        doors = {"broker": f"127.0.0.1:{sasl}", "mesh": mesh.address_of(1)}
+        door = mesh.bootstrap_servers if is_one_node else mesh.address_of(1)
+        doors = {"broker": f"127.0.0.1:{sasl}", "mesh": door}
         clients = {(where, user): Client(door, user) for where, door in doors.items() for user in USERS}
         for client in clients.values():
             stack.callback(client.close)
@@ -87,7 +90,7 @@ def opened(folder: Path) -> Iterator[Sides]:
 
 
 def _warm_up(client: Client) -> None:
-    """Coordinators are there, and the topics that they keep everything in."""
+    """Makes the coordinators, and the topics in which they keep their state."""
 
     def are_there() -> bool:
         found = [
@@ -102,7 +105,7 @@ def _warm_up(client: Client) -> None:
 
 
 def _fill(client: Client) -> None:
-    """Two groups and two open transactions, each with two topics."""
+    """Makes two groups and two open transactions, each with two topics."""
     for name in (MINE, OTHER):
         offset = {"partition_index": 0, "committed_offset": 0, "committed_metadata": ""}
         topics = [{"name": each, "partitions": [offset]} for each in (MINE, SECRET)]

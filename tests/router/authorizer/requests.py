@@ -1,4 +1,4 @@
-"""Requests of any API in any version, about topics, groups and transactions that a selection names."""
+"""Requests of any API in any version, about the topics, groups and transactions of a selection."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any, Final
 from uuid import UUID
 
 from mesh.wire.apis import ApiKey
-from mesh.wire.entities import Side
+from mesh.wire.entities import Direction
 from mesh.wire.entities.fields import Field
-from mesh.wire.entities.kinds import Kind
+from mesh.wire.entities.kinds import EntityKind
 from mesh.wire.entities.layouts import layout
 from mesh.wire.trees import ZERO_ID, Tree
 from tests.relay.scripts.records import batch
@@ -22,7 +22,7 @@ TOPIC, BROKER, CLIENT_METRICS, GROUP = 2, 4, 16, 32
 
 @dataclass(frozen=True)
 class Selection:
-    """What a request is about; the first group and the first transaction, where there is room for one."""
+    """The entities of a request: the first group and the first transaction only, if it has room for one."""
 
     name: str
     topics: tuple[str, ...] = (MINE, SECRET, PUBLIC, MISSING)
@@ -42,7 +42,7 @@ SELECTIONS: Final = (
 )
 
 _WRITES: Final = frozenset({ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS, ApiKey.WRITE_TXN_MARKERS})
-"""APIs that change something, however they are asked: of topics that are not there."""
+"""APIs that change something in any form, here for missing topics."""
 _NEW: Final = ("mine-new", "secret-new", "public.new")
 
 _GIVEN: Final[Mapping[str, Any]] = {
@@ -91,7 +91,7 @@ _GIVEN: Final[Mapping[str, Any]] = {
     "generation_id": -1,
     "election_type": 0,
 }
-"""Of any field of that name."""
+"""Values of any field with that name."""
 _OF_API: Final[Mapping[ApiKey, Mapping[str, Any]]] = {
     ApiKey.INIT_PRODUCER_ID: {"producer_id": -1, "producer_epoch": -1},
     ApiKey.SHARE_FETCH: {"acknowledgement_batches": []},
@@ -133,24 +133,24 @@ _NULLED: Final[Mapping[ApiKey, str]] = {
     ApiKey.DESCRIBE_LOG_DIRS: "topics",
     ApiKey.INIT_PRODUCER_ID: "transactional_id",
 }
-"""What may name nothing, and so mean all."""
+"""Fields that may name nothing, and so mean all."""
 _EMPTIED: Final = {ApiKey.DESCRIBE_TOPIC_PARTITIONS: "topics"}
 
 
 @dataclass(frozen=True)
 class Questions:
-    """ids: of the topics that are there."""
+    """ids: of the existing topics."""
 
     ids: Mapping[str, UUID]
 
     def request(self, api_key: ApiKey, version: int, selection: Selection, unique: str) -> Tree | None:
-        """None: there is no such request of this API. unique: a name of its own, where two must not be the same."""
+        """None: this API has no such request. unique: a unique name, where two requests must not have the same."""
         if selection.more and api_key not in _NULLED and api_key not in _EMPTIED:
             return None
         if api_key is ApiKey.METADATA and version == 0 and selection.more:
-            return None  # all are asked for by naming none
+            return None  # no name asks for all
         topics = _NEW if api_key in _WRITES else selection.topics
-        return _Asking(self.ids, api_key, selection, topics, unique).struct(layout(api_key, version, Side.REQUEST))
+        return _Asking(self.ids, api_key, selection, topics, unique).struct(layout(api_key, version, Direction.REQUEST))
 
 
 @dataclass(frozen=True)
@@ -184,11 +184,11 @@ class _Asking:
         if not field.fields:
             return list(self._names(field))
         kinds = {each.kind for each in field.fields if not each.is_array}
-        if Kind.RESOURCE_NAME in kinds:
+        if EntityKind.RESOURCE_NAME in kinds:
             return [self._resource(field, *each) for each in self._resources()]
-        if kinds & {Kind.TOPIC, Kind.TOPIC_ID} and topic is None:
+        if kinds & {EntityKind.TOPIC, EntityKind.TOPIC_ID} and topic is None:
             return [self.struct(field.fields, each, group) for each in self.topics]
-        if Kind.GROUP in kinds:
+        if EntityKind.GROUP in kinds:
             return [self.struct(field.fields, topic, each) for each in self.selection.groups]
         if field.name == "forgotten_topics_data":
             return []
@@ -196,13 +196,13 @@ class _Asking:
 
     def _names(self, field: Field) -> Sequence[Any]:
         match field.kind:
-            case Kind.TOPIC:
+            case EntityKind.TOPIC:
                 return self.topics
-            case Kind.GROUP:
+            case EntityKind.GROUP:
                 return self.selection.groups
-            case Kind.TRANSACTIONAL_ID:
+            case EntityKind.TRANSACTIONAL_ID:
                 return self.selection.transactions
-            case Kind.KEY:
+            case EntityKind.KEY:
                 return self.selection.groups
             case _:
                 return [0] if field.wire_type.startswith("int") else []
@@ -218,15 +218,15 @@ class _Asking:
 
     def _value(self, field: Field, topic: str | None, group: str | None) -> Any:
         match field.kind:
-            case Kind.TOPIC:
+            case EntityKind.TOPIC:
                 return topic if topic is not None else self.topics[0]
-            case Kind.TOPIC_ID:
+            case EntityKind.TOPIC_ID:
                 return self._id(topic)
-            case Kind.GROUP | Kind.KEY:
+            case EntityKind.GROUP | EntityKind.KEY:
                 return group if group is not None else self.selection.groups[0]
-            case Kind.TRANSACTIONAL_ID:
+            case EntityKind.TRANSACTIONAL_ID:
                 return None if self.api_key is ApiKey.PRODUCE else self.selection.transactions[0]
-            case Kind.NODE:
+            case EntityKind.NODE:
                 return -1
         if field.fields:
             return self.struct(field.fields, topic, group)
@@ -234,7 +234,7 @@ class _Asking:
 
     def _id(self, topic: str | None) -> UUID:
         if self.api_key in (ApiKey.METADATA, ApiKey.DELETE_TOPICS):
-            return ZERO_ID  # they are asked by name
+            return ZERO_ID  # they are asked for by name
         return self.ids.get(topic or "", UUID(int=77))
 
 

@@ -1,4 +1,4 @@
-"""Users, the rules about them as kafka-mesh takes them, and the same as a broker does."""
+"""Users, and the rules about them, in the forms of kafka-mesh and of a broker."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from confluent_kafka.admin._acl import AclBinding, AclOperation, AclPermissionTy
 from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 
 MINE, OTHER = "mine", "other"
-"""Of groups and transactional ids; MINE is a topic, too."""
+"""Names of groups and transactional ids; MINE is a topic, too."""
 SECRET, PUBLIC, MISSING = "secret", "public.x", "missing"
 CLUSTER: Final = "kafka-cluster"
 USERS: Final = ("nobody", "reader", "owner", "describer", "denied", "clerk", "operator")
@@ -60,7 +60,7 @@ _KINDS: Final = (
 
 
 def bindings() -> Iterator[AclBinding]:
-    """The same rules as a broker takes them."""
+    """The same rules in a broker's form."""
     for rule in RULES:
         permission = AclPermissionType.DENY if rule.get("permission") == "deny" else AclPermissionType.ALLOW
         pattern = ResourcePatternType.PREFIXED if "pattern_type" in rule else ResourcePatternType.LITERAL
@@ -81,7 +81,7 @@ _NOT_OF_CLUSTER: Final = {"read", "write", "delete"}
 
 
 def _is_possible(kind: ResourceType, operation: str) -> bool:
-    """Brokers take no ACL of an operation that there is not of such a resource."""
+    """Brokers refuse an ACL for an operation that such a resource does not have."""
     match kind:
         case ResourceType.GROUP:
             return operation not in _NOT_OF_GROUPS

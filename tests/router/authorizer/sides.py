@@ -1,4 +1,4 @@
-"""The same question to a broker and to a mesh, and what each of them says of every entity."""
+"""The same request to a broker and to a mesh, and the answers of both about every entity."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from struct import pack, unpack
 from typing import Any, Final
 
 from mesh.wire.apis import ApiKey, has_tagged_response_header, is_flexible
-from mesh.wire.entities import Side
+from mesh.wire.entities import Direction
 from mesh.wire.trees import Tree, read_tree, write_tree
 
 PASSWORD: Final = "sesam"
 Told = set[tuple[str, str, int]]
-"""What something is about, the name of a code, and its value; an entity that is listed has one, too."""
+"""The subject of a code, its name and its value; a listed entity has one, too."""
 
 _NAMES: Final = (
     "name",
@@ -29,14 +29,14 @@ _NAMES: Final = (
 
 
 class Client:
-    """Connections of one who has logged in: a new one after each that was closed. user: None: they do not log in."""
+    """Connections of one client: a new one after each that was closed. user: None for a client that does not log in."""
 
     def __init__(self, address: str, user: str | None) -> None:
         self._address, self._user = address, user
         self._socket: socket.socket | None = None
 
     def ask(self, api_key: ApiKey, version: int, request: Tree) -> Tree | None:
-        """None: the connection was closed."""
+        """The answer; None: the connection was closed."""
         try:
             self._socket = self._socket or self._connected()
             return self._asked(self._socket, api_key, version, request)
@@ -62,12 +62,14 @@ class Client:
 
     @staticmethod
     def _asked(connection: socket.socket, api_key: ApiKey, version: int, request: Tree) -> Tree:
-        body = write_tree(api_key, version, Side.REQUEST, request)
+        body = write_tree(api_key, version, Direction.REQUEST, request)
         head = pack(">hhih", api_key, version, 1, 4) + b"test" + (b"\0" if is_flexible(api_key, version) else b"")
         connection.sendall(pack(">i", len(head) + len(body)) + head + body)
         (size,) = unpack(">i", _read(connection, 4))
         answer = _read(connection, size)
-        return read_tree(api_key, version, Side.RESPONSE, answer[4 + has_tagged_response_header(api_key, version) :])
+        return read_tree(
+            api_key, version, Direction.RESPONSE, answer[4 + has_tagged_response_header(api_key, version) :]
+        )
 
 
 def _read(connection: socket.socket, size: int) -> bytes:
@@ -80,7 +82,7 @@ def _read(connection: socket.socket, size: int) -> bytes:
 
 
 def told(answer: Tree | None) -> Told:
-    """What is in it: each entity, and its error codes and authorized operations."""
+    """The contents of an answer: each entity, and its error codes and authorized operations."""
     return {("", "closed", 0)} if answer is None else set(_told(answer, ""))
 
 
@@ -92,7 +94,7 @@ def _told(tree: Any, about: str) -> Iterator[tuple[str, str, int]]:
     if not isinstance(tree, dict):
         return
     names = [str(tree[key]) for key in _NAMES if tree.get(key) is not None]
-    if "topic_id" in tree and len(names) > 1:  # what has a name may have a new id, or be told without
+    if "topic_id" in tree and len(names) > 1:  # a named topic may have a new id, or none in the answer
         names.remove(str(tree["topic_id"]))
     if names:
         about = "/".join([about, *names])

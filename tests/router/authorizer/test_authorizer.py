@@ -1,5 +1,5 @@
-"""What clients are told who may not, API by API and version by version: by a relay with rules, and by a broker with the
-same ACLs."""
+"""What unauthorized clients are answered, API by API and version by version, by a relay with rules and by a broker with
+the same ACLs."""
 
 from __future__ import annotations
 
@@ -9,10 +9,8 @@ from mesh.routing.guards.table import GUARDS
 from mesh.wire.apis import ApiKey
 from tests.integration.jars import missing_programs
 from tests.router.authorizer.bed import ASKED, Sides
-from tests.router.authorizer.differences import is_known
-from tests.router.authorizer.requests import SELECTIONS
+from tests.router.authorizer.differences import differences
 from tests.router.authorizer.rules import USERS
-from tests.router.authorizer.sides import told
 
 pytestmark = [
     pytest.mark.kafka,
@@ -20,9 +18,6 @@ pytestmark = [
     pytest.mark.timeout(300),
     pytest.mark.xdist_group("authorizer"),  # one broker and one mesh for all of them
 ]
-
-ATTEMPTS = 20
-"""Of a question that is answered differently: a coordinator loads, or a transaction is still being ended."""
 
 
 def test_what_is_advertised_has_a_guard(sides: Sides) -> None:
@@ -35,18 +30,5 @@ def test_what_is_advertised_has_a_guard(sides: Sides) -> None:
 @pytest.mark.parametrize("user", USERS)
 @pytest.mark.parametrize("api_key", ASKED, ids=lambda each: each.name)
 def test_errors_are_a_brokers(sides: Sides, api_key: ApiKey, user: str) -> None:
-    differing = []
-    for version in sides.versions[api_key]:
-        for selection in SELECTIONS:
-            for _ in range(ATTEMPTS):
-                said = {}
-                for where in ("broker", "mesh"):
-                    request = sides.questions.request(api_key, version, selection, f"{where}-{user}")
-                    if request is not None:
-                        said[where] = told(sides.clients[where, user].ask(api_key, version, request))
-                if not said or said["broker"] == said["mesh"] or is_known(api_key, **said):
-                    break
-            else:
-                broker, mesh = said["broker"] - said["mesh"], said["mesh"] - said["broker"]
-                differing.append(f"v{version}, {selection.name}: broker {sorted(broker)}, mesh {sorted(mesh)}")
+    differing = differences(sides, api_key, user)
     assert not differing, "\n".join(differing)

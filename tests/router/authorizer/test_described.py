@@ -1,4 +1,4 @@
-"""What is said of groups that are at work: all of it, or none where a topic of a group must not be seen."""
+"""Descriptions of groups with members: complete, or refused if the user may not see a topic of the group."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = [
     pytest.mark.xdist_group("authorizer"),
 ]
 HIDDEN = {"owner", "denied"}
-"""May describe the group, and not its topic PUBLIC."""
+"""Users that may describe the group, but not its topic PUBLIC."""
 REFUSED = {"nobody", "operator"}
 
 
@@ -33,7 +33,7 @@ def group_of(answer: Tree | None) -> Tree:
 def test_a_group_of_the_consumer_protocol(sides: Sides) -> None:
     properties = {"group.protocol": "consumer", "log_level": 0}
     consumer = Consumer({"bootstrap.servers": sides.broker.bootstrap_servers, **properties, "group.id": MINE})
-    consumer.subscribe([MINE, PUBLIC, MISSING])  # the last one is not there
+    consumer.subscribe([MINE, PUBLIC, MISSING])  # the last one does not exist
     try:
 
         def has_all() -> bool:

@@ -1,4 +1,4 @@
-"""Real clients of a relay with rules: each is told of what it may use, and uses that."""
+"""Real clients of a relay with rules: each sees only the topics and groups that it may use, and uses them."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def of(sides: Sides, user: str, **more: Any) -> dict[str, Any]:
 
 
 def outcomes(sides: Sides, user: str, topics: list[str], **more: Any) -> dict[str, set[str]]:
-    """Of records that are written to these topics in turn; "" for what is stored."""
+    """The outcomes of records written to these topics in turn; "" for a stored one."""
     found: dict[str, set[str]] = {topic: set() for topic in topics}
     producer = Producer(of(sides, user, **{"linger.ms": 50, "message.timeout.ms": 30_000, **more}))
     for number in range(COUNT):
@@ -95,7 +95,7 @@ def test_confluent_is_refused_what_it_may_not(sides: Sides) -> None:
 
 
 def test_what_is_allowed_of_a_produce_is_stored_once_and_in_order(sides: Sides) -> None:
-    """An idempotent producer whose requests name a topic that it may write to and one that it may not."""
+    """An idempotent producer whose requests name a topic that it may write to and one that it may not write to."""
     before = len(list(stored_upstream(sides.broker, MINE)))
     told = outcomes(sides, "owner", [MINE, SECRET], **{"enable.idempotence": True})
     assert told == {MINE: {""}, SECRET: {"TOPIC_AUTHORIZATION_FAILED"}}
@@ -125,7 +125,7 @@ def test_an_operator_sees_all_groups_and_a_reader_its_own(sides: Sides) -> None:
 
 
 def java(sides: Sides, folder: Path, user: str, tool: str, *arguments: str) -> str:
-    """What one of Kafka's tools writes, errors too."""
+    """The output of one of Kafka's tools, with its errors."""
     command = java_command(sides, folder, user, tool, *arguments)
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     return done.stdout + done.stderr
@@ -159,7 +159,7 @@ def test_the_java_consumer_reads_one_topic_of_three(sides: Sides, tmp_path: Path
 
 
 def test_java_transactions_need_their_id(sides: Sides, tmp_path: Path) -> None:
-    """Of the second protocol (KIP-890), in which a Produce adds its partitions to the transaction."""
+    """In the second protocol (KIP-890), in which a Produce adds its partitions to the transaction."""
 
     def produced(transactional_id: str) -> str:
         load = ("--num-records", "20", "--record-size", "10", "--throughput", "-1", "--transaction-duration-ms", "100")

@@ -1,13 +1,13 @@
-"""What is remembered of stored offsets is bounded, and the last of each."""
+"""The memory of stored offsets is bounded, and has the last offset of each partition."""
 
 from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mesh.routing.groups.stored_offsets import Place, StoredOffset, StoredOffsets
+from mesh.routing.groups.stored_offsets import StoredOffset, StoredOffsets, TopicPartition
 
-PLACES = [Place(topic, partition) for topic in ("a", "b") for partition in (0, 1)]
+PLACES = [TopicPartition(topic, partition) for topic in ("a", "b") for partition in (0, 1)]
 
 
 def stored(offset: int, metadata: str = "") -> StoredOffset:
@@ -16,24 +16,24 @@ def stored(offset: int, metadata: str = "") -> StoredOffset:
 
 def test_the_last_one_counts_until_it_is_gone() -> None:
     offsets = StoredOffsets()
-    offsets.saw("g", [(PLACES[0], stored(1)), (PLACES[1], stored(2))])
-    offsets.saw("g", [(PLACES[0], stored(3))])
-    assert offsets.of("g") == {PLACES[0]: stored(3), PLACES[1]: stored(2)}
-    offsets.gone("g", [PLACES[0], PLACES[3]])
-    assert offsets.of("g") == {PLACES[1]: stored(2)}
-    assert (offsets.of("other"), "g" in offsets, "other" in offsets) == ({}, True, False)
+    offsets.remember("g", [(PLACES[0], stored(1)), (PLACES[1], stored(2))])
+    offsets.remember("g", [(PLACES[0], stored(3))])
+    assert offsets.get("g") == {PLACES[0]: stored(3), PLACES[1]: stored(2)}
+    offsets.forget_partitions("g", [PLACES[0], PLACES[3]])
+    assert offsets.get("g") == {PLACES[1]: stored(2)}
+    assert (offsets.get("other"), "g" in offsets, "other" in offsets) == ({}, True, False)
     offsets.forget("g")
     assert "g" not in offsets
 
 
 @given(st.lists(st.tuples(st.sampled_from("xyz"), st.sampled_from(PLACES), st.text(max_size=200)), max_size=40))
-def test_there_is_room_for_so_much_and_who_was_used_last_stays(steps: list[tuple[str, Place, str]]) -> None:
+def test_room_is_bounded_and_the_last_used_stay(steps: list[tuple[str, TopicPartition, str]]) -> None:
     offsets = StoredOffsets(most_bytes=2_000)
     for group, place, metadata in steps:
-        offsets.saw(group, [(place, stored(1, metadata))])
-        kept = [each for name in "xyz" if name in offsets for each in offsets.of(name).values()]
+        offsets.remember(group, [(place, stored(1, metadata))])
+        kept = [each for name in "xyz" if name in offsets for each in offsets.get(name).values()]
         assert sum(each.size for each in kept) <= 2_000
         assert offsets._size == sum(each.size for each in kept)
     if steps:
-        offsets.saw(steps[-1][0], [(PLACES[0], stored(1))])
-        assert offsets.of(steps[-1][0])[PLACES[0]] == stored(1) or steps[-1][0] not in offsets
+        offsets.remember(steps[-1][0], [(PLACES[0], stored(1))])
+        assert offsets.get(steps[-1][0])[PLACES[0]] == stored(1) or steps[-1][0] not in offsets

@@ -1,4 +1,4 @@
-"""Requests of any API that are full of names."""
+"""Requests of any API with names in every field."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 from uuid import UUID
 
 from mesh.wire.apis import ApiKey
-from mesh.wire.entities import Side
+from mesh.wire.entities import Direction
 from mesh.wire.entities.fields import Field
-from mesh.wire.entities.kinds import Kind
+from mesh.wire.entities.kinds import EntityKind
 from mesh.wire.entities.layouts import layout
 from mesh.wire.trees import Tree
 
@@ -18,15 +18,15 @@ _TOPIC_RESOURCE = 2
 
 
 class NobodyKnows:
-    """Which topic has an id is known; nobody may see that one."""
+    """Knows the name of one topic id; clients may not see that topic."""
 
     def topic_name(self, topic_id: UUID, /) -> str | None:
         return "secret" if topic_id == TOPIC_ID else None
 
 
 def full(api_key: ApiKey, version: int) -> Tree:
-    """Two elements of each array; nothing is null."""
-    return _struct(layout(api_key, version, Side.REQUEST))
+    """A request with two elements in each array, and nothing null."""
+    return _struct(layout(api_key, version, Direction.REQUEST))
 
 
 def _struct(fields: Sequence[Field]) -> Tree:
@@ -56,6 +56,6 @@ def _one(field: Field, place: int) -> Any:
 
 
 def _number(field: Field) -> int:
-    if field.kind is Kind.RESOURCE_TYPE:
+    if field.kind is EntityKind.RESOURCE_TYPE:
         return _TOPIC_RESOURCE
-    return -1 if field.kind is Kind.NODE or field.name == "session_epoch" else 0
+    return -1 if field.kind is EntityKind.NODE or field.name == "session_epoch" else 0

@@ -1,4 +1,4 @@
-"""The judge of one connection: its share sessions, and the rules of now."""
+"""The judge of one connection: its share sessions, and the present rules."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""What is left of requests, what is refused of them, and what becomes of answers."""
+"""Judged requests: the part that is left, the part that is refused, and the answers."""
 
 from __future__ import annotations
 
 from typing import Any
 from uuid import UUID
 
-from mesh.routing.guards.asking import Judgement
+from mesh.routing.guards.authorization import Judgement
 from mesh.routing.guards.judging import judge
 from mesh.security.principals import ANONYMOUS
 from mesh.security.rules import Access, Operation, Permission, ResourceType, Rule, Rules
@@ -20,7 +20,7 @@ REFUSED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
 class Names:
-    """Of topics by ids: the number of one is its place here."""
+    """Names of topics by ids: the number of an id is its position here."""
 
     known = ("", "orders", "secret")
 

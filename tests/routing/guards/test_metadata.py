@@ -1,4 +1,4 @@
-"""What is asked of clusters for Metadata, and what of it a client is told."""
+"""Metadata requests to clusters, and the answer to the client."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_an_id_of_which_nothing_was_known() -> None:
     assert topics_of == [ErrorCode.UNKNOWN_TOPIC_ID, REFUSED]
 
 
-def test_topics_are_made_for_who_may_create_them() -> None:
+def test_topics_are_created_for_clients_that_may_create_them() -> None:
     may = access(allow(TOPIC, "*", Operation.READ), allow(TOPIC, "orders", Operation.CREATE))
     found = judged(named("orders", "other"), may)
     assert [(each["topics"], each.get("allow_auto_topic_creation", True)) for each in found.requests] == [

@@ -1,10 +1,10 @@
-"""What share sessions go on with is judged with each ShareFetch."""
+"""Each ShareFetch judges again the partitions that its share session continues."""
 
 from __future__ import annotations
 
 from uuid import UUID
 
-from mesh.routing.guards.share_sessions import MOST_SESSIONS, ShareSessions
+from mesh.routing.guards.share_sessions import MOST_SESSIONS, ShareSessionTopics
 from mesh.security.rules import Operation, ResourceType
 from mesh.wire.trees import Tree
 from tests.routing.guards.test_judging import Names, access, allow
@@ -30,7 +30,7 @@ def asked(request: Tree | None) -> list[UUID]:
 
 
 def test_what_was_refused_is_asked_about_each_time() -> None:
-    sessions = ShareSessions()
+    sessions = ShareSessionTopics()
     for _ in range(2):  # it may be told of the same twice
         assert asked(sessions.fetched(fetch(0, ORDERS, SECRET, UNKNOWN), READS, Names())) == [ORDERS, SECRET, UNKNOWN]
     assert asked(sessions.fetched(fetch(1), READS, Names())) == [SECRET]
@@ -39,7 +39,7 @@ def test_what_was_refused_is_asked_about_each_time() -> None:
 
 
 def test_what_is_not_allowed_any_more_ends_the_session() -> None:
-    sessions = ShareSessions()
+    sessions = ShareSessionTopics()
     sessions.fetched(fetch(0, ORDERS), READS, Names())
     assert asked(sessions.fetched(fetch(1), READS, Names())) == []
     for _ in range(2):
@@ -49,7 +49,7 @@ def test_what_is_not_allowed_any_more_ends_the_session() -> None:
 
 
 def test_what_is_allowed_now_is_asked_for() -> None:
-    sessions = ShareSessions()
+    sessions = ShareSessionTopics()
     sessions.fetched(fetch(0, ORDERS), NOTHING, Names())
     assert asked(sessions.fetched(fetch(1), READS, Names())) == [ORDERS]
     assert asked(sessions.fetched(fetch(2), READS, Names())) == [], "the broker goes on with it"
@@ -57,7 +57,7 @@ def test_what_is_allowed_now_is_asked_for() -> None:
 
 
 def test_a_session_that_began_elsewhere_is_not_known() -> None:
-    sessions = ShareSessions()
+    sessions = ShareSessionTopics()
     assert sessions.fetched(fetch(1), READS, Names()) is None
     assert asked(sessions.fetched(fetch(-1), READS, Names())) == [], "it may be ended"
     sessions.fetched(fetch(0, ORDERS), READS, Names())
@@ -66,7 +66,7 @@ def test_a_session_that_began_elsewhere_is_not_known() -> None:
 
 
 def test_sessions_are_bounded() -> None:
-    sessions = ShareSessions()
+    sessions = ShareSessionTopics()
     for number in range(MOST_SESSIONS + 1):
         sessions.fetched(fetch(0, ORDERS, member=f"m{number}"), READS, Names())
     assert sessions.fetched(fetch(1, member="m0"), READS, Names()) is None

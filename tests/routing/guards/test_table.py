@@ -1,4 +1,4 @@
-"""Every API that is advertised under rules has a guard."""
+"""Every API that a mesh with rules advertises has a guard."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mesh.routing.kit.union_apis import SERVED_BY_UNIONS
 from mesh.security.principals import ANONYMOUS
 from mesh.security.rules import Rules
 from mesh.wire.apis import ApiKey
-from mesh.wire.entities import Side
+from mesh.wire.entities import Direction
 from mesh.wire.trees import read_tree, write_tree
 from tests.routing.guards.requests import NobodyKnows, full
 
@@ -22,9 +22,9 @@ OPEN = {
     ApiKey.GET_TELEMETRY_SUBSCRIPTIONS,
     ApiKey.PUSH_TELEMETRY,
 }
-"""Kafka asks for nothing there."""
+"""APIs for which Kafka demands no permission."""
 NARROWED = {ApiKey.LIST_GROUPS, ApiKey.LIST_TRANSACTIONS, ApiKey.DESCRIBE_CLUSTER}
-"""Anybody may ask; the answer says what the client may see."""
+"""APIs open to all clients; the answer is limited to what the client may see."""
 
 
 def test_every_api_that_is_served_has_a_guard() -> None:
@@ -32,8 +32,8 @@ def test_every_api_that_is_served_has_a_guard() -> None:
 
 
 @pytest.mark.parametrize("api_key", sorted(set(SERVED_BY_UNIONS) - OPEN), ids=lambda each: each.name)
-def test_nothing_passes_for_whom_no_rule_is_about(api_key: ApiKey) -> None:
-    """Every version: full of names, each entity is refused."""
+def test_nothing_passes_for_a_principal_without_a_rule(api_key: ApiKey) -> None:
+    """In every version, full of names: each entity is refused."""
     nobody = Rules().access(ANONYMOUS, "10.0.0.1")
     for version in SERVED_BY_UNIONS[api_key].all():
         request = full(api_key, version)
@@ -48,15 +48,17 @@ def test_nothing_passes_for_whom_no_rule_is_about(api_key: ApiKey) -> None:
             continue
         assert judgement.request is None
         assert judgement.refused is not None and judgement.refusals, f"v{version}"
-        told = write_tree(api_key, version, Side.RESPONSE, judgement.refused)
-        assert _codes(read_tree(api_key, version, Side.RESPONSE, told)) or version < _FIRST_WITH_CODES.get(api_key, 0)
+        told = write_tree(api_key, version, Direction.RESPONSE, judgement.refused)
+        assert _codes(read_tree(api_key, version, Direction.RESPONSE, told)) or version < _FIRST_WITH_CODES.get(
+            api_key, 0
+        )
 
 
 _FIRST_WITH_CODES = {ApiKey.DESCRIBE_LOG_DIRS: 3}
 
 
 def _codes(tree: object) -> set[int]:
-    """All that are in it but 0."""
+    """All error codes in a message except 0."""
     match tree:
         case dict():
             found = {value for key, value in tree.items() if key.endswith("error_code") and value}

@@ -1,4 +1,4 @@
-"""What passes of a client under rules, in every version of Produce and Fetch."""
+"""Requests and answers of a client under rules, in every version of Produce and Fetch."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Client:
 
 
 def guarded(may: Access) -> Any:
-    """In front of a leaf that has all of these topics."""
+    """A connection in front of a leaf that has all of these topics."""
     return GuardedTranslation(translation(0, SAME), Judge(Client(may), Names()))
 
 
@@ -96,7 +96,8 @@ def test_others_pass_if_they_are_judged_so() -> None:
 def test_answers_are_those_of_the_leaf() -> None:
     inner = translation(0, SAME)
     to = GuardedTranslation(inner, Judge(Client(READS), Names()))
-    assert to.leaf_of_nodes(ApiKey.FETCH, 12) == inner.leaf_of_nodes(ApiKey.FETCH, 12)
+    assert to.walker(ApiKey.FETCH, 12, 100) is None
+    assert to.walker(ApiKey.FETCH, 16, 100) is not None
     for is_plain in (False, True):
         assert to.is_changed(ApiKey.PRODUCE, 12, is_plain=is_plain) is not is_plain
     answer = memoryview(b"\0\0\0\7\0\0\0\0\0\0\0\0\0")

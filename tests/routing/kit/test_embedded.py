@@ -1,5 +1,4 @@
-"""What members of a classic group tell each other has the names of their cluster on its way to it, and theirs on the
-way back."""
+"""The subscriptions and assignments of a classic group: translated to the names of its cluster, and back."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ from mesh.routing.kit.embedded import renamed_assignment, renamed_subscription, 
 from mesh.routing.kit.merge import merge
 from mesh.routing.kit.split import split
 from mesh.wire.apis import ApiKey
-from mesh.wire.entities import Side
+from mesh.wire.entities import Direction
 from mesh.wire.trees import Tree
 from tests.routing.kit.world import US, WORLD, as_sent
 from tests.wire.entities import decode, encode
@@ -70,10 +69,10 @@ def test_any_bytes_can_be_there(content: bytes) -> None:
 
 
 def through(api_key: ApiKey, version: int, request: Tree, answer: Tree) -> tuple[Tree, Tree]:
-    """What the home is asked, and what the client is told."""
-    division = split(api_key, version, as_sent(api_key, version, Side.REQUEST, request), WORLD, US)
-    merged = merge(division, {US: as_sent(api_key, version, Side.RESPONSE, answer)})
-    return division.pieces[US].request, as_sent(api_key, version, Side.RESPONSE, merged)
+    """The request to the home, and the answer to the client."""
+    division = split(api_key, version, as_sent(api_key, version, Direction.REQUEST, request), WORLD, US)
+    merged = merge(division, {US: as_sent(api_key, version, Direction.RESPONSE, answer)})
+    return division.pieces[US].request, as_sent(api_key, version, Direction.RESPONSE, merged)
 
 
 @pytest.mark.parametrize("version", [0, 9])
@@ -111,7 +110,7 @@ def test_members_are_described_with_the_names_of_clients() -> None:
 def test_a_cluster_whose_names_are_the_clients_gets_the_bytes_as_they_came() -> None:
     content = assignment("eu.a", "us.a")
     request = {"group_id": "eu.g", "assignments": [{"member_id": "m", "assignment": content}]}
-    division = split(ApiKey.SYNC_GROUP, 0, as_sent(ApiKey.SYNC_GROUP, 0, Side.REQUEST, request), WORLD, US)
+    division = split(ApiKey.SYNC_GROUP, 0, as_sent(ApiKey.SYNC_GROUP, 0, Direction.REQUEST, request), WORLD, US)
     ((piece),) = division.pieces.values()
     assert piece.request["assignments"][0]["assignment"] == content
 
@@ -124,4 +123,4 @@ def test_kio_reads_what_is_written() -> None:
 
 def test_other_messages_stay() -> None:
     message: Tree = {"group_id": "g"}
-    assert with_other_topics(ApiKey.HEARTBEAT, Side.REQUEST, message, None, OTHER.get) is message
+    assert with_other_topics(ApiKey.HEARTBEAT, Direction.REQUEST, message, None, OTHER.get) is message

@@ -1,4 +1,4 @@
-"""The answer to a request that failed names all that was asked about, as Kafka's own classes do."""
+"""The answer to a failed request names all entities of the request, as Kafka's own classes do."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from mesh.routing.kit.errors import error_answer
 from mesh.wire.apis import ApiKey
-from mesh.wire.entities import Side
+from mesh.wire.entities import Direction
 from mesh.wire.entities.fields import Field
-from mesh.wire.entities.kinds import Kind
+from mesh.wire.entities.kinds import EntityKind
 from mesh.wire.entities.layouts import layout
 from mesh.wire.relayed_apis import RELAYED_APIS
 from mesh.wire.trees import Tree, read_tree, write_tree
@@ -28,7 +28,14 @@ REQUESTS = [(api_key, version) for api_key, versions in RELAYED_APIS.items() for
 ENDS = [(api_key, version) for api_key, each in RELAYED_APIS.items() for version in sorted({each.lowest, each.highest})]
 CODE, MESSAGE = 29, "not yours"
 
-ENTITIES = {Kind.TOPIC, Kind.TOPIC_ID, Kind.GROUP, Kind.TRANSACTIONAL_ID, Kind.RESOURCE_NAME, Kind.KEY}
+ENTITIES = {
+    EntityKind.TOPIC,
+    EntityKind.TOPIC_ID,
+    EntityKind.GROUP,
+    EntityKind.TRANSACTIONAL_ID,
+    EntityKind.RESOURCE_NAME,
+    EntityKind.KEY,
+}
 ONE_ERROR = {
     ApiKey.INIT_PRODUCER_ID,
     ApiKey.ADD_OFFSETS_TO_TXN,
@@ -43,24 +50,24 @@ ONE_ERROR = {
     ApiKey.STREAMS_GROUP_HEARTBEAT,
     ApiKey.STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE,
 }
-"""APIs of which a request names entities, and whose answers have one error for all of them."""
+"""APIs whose requests name entities, and whose answers have one error for all."""
 NOT_ASKED_ABOUT = {"group_id", "transactional_id", "forgotten_topics_data", "cursor", "member_id"}
-"""Fields beside what is asked about: at the top of a request, these say for whom it is."""
+"""Fields at the top of a request that name its sender."""
 
 
 def ids(each: tuple[ApiKey, int]) -> str:
     return f"{each[0].name}-{each[1]}"
 
 
-def named_in(fields: Sequence[Field], tree: Tree) -> Iterator[tuple[Kind, Any]]:
-    """What a message names, each with its kind."""
+def named_in(fields: Sequence[Field], tree: Tree) -> Iterator[tuple[EntityKind, Any]]:
+    """The names in a message, each with its kind."""
     for field in fields:
         value = tree[field.kafka_name]
         for each in value if isinstance(value, list) else [value]:
             if field.fields and each is not None:
                 yield from named_in(field.fields, each)
-            elif field.kind is Kind.COORDINATOR_KEY:
-                yield Kind.KEY, each
+            elif field.kind is EntityKind.COORDINATOR_KEY:
+                yield EntityKind.KEY, each
             elif field.kind in ENTITIES and each is not None:
                 yield field.kind, each
 
@@ -80,7 +87,7 @@ def codes_in(value: Any) -> Iterator[int]:
 
 def answered(api_key: ApiKey, version: int, request: Tree) -> Tree:
     answer = error_answer(api_key, version, request, CODE, MESSAGE)
-    return read_tree(api_key, version, Side.RESPONSE, write_tree(api_key, version, Side.RESPONSE, answer))
+    return read_tree(api_key, version, Direction.RESPONSE, write_tree(api_key, version, Direction.RESPONSE, answer))
 
 
 def check(api_key: ApiKey, version: int, request: Tree) -> None:
@@ -89,9 +96,9 @@ def check(api_key: ApiKey, version: int, request: Tree) -> None:
     if api_key in ONE_ERROR or (api_key is ApiKey.FIND_COORDINATOR and version < 4):
         assert CODE in codes_in(answer)
         return
-    fields = [each for each in layout(api_key, version, Side.REQUEST) if each.name not in NOT_ASKED_ABOUT]
+    fields = [each for each in layout(api_key, version, Direction.REQUEST) if each.name not in NOT_ASKED_ABOUT]
     fields = [each for each in fields if not each.name.startswith("v3_and_below_transactional")]
-    said = set(named_in(layout(api_key, version, Side.RESPONSE), answer))
+    said = set(named_in(layout(api_key, version, Direction.RESPONSE), answer))
     asked = set(named_in(fields, request))
     assert asked <= said
     if asked:
@@ -99,7 +106,7 @@ def check(api_key: ApiKey, version: int, request: Tree) -> None:
 
 
 def partitions_in(request: Any) -> bool:
-    """Whether any list in it that is to have errors has something in it."""
+    """True if any list with errors in it is not empty."""
     match request:
         case dict():
             lists = [value for value in request.values() if isinstance(value, list)]
@@ -112,17 +119,17 @@ def partitions_in(request: Any) -> bool:
 
 @pytest.mark.parametrize("each", REQUESTS, ids=ids)
 def test_all_that_was_asked_about_has_failed(each: tuple[ApiKey, int]) -> None:
-    request = read_tree(*each, Side.REQUEST, sample_body(*each, Side.REQUEST))
+    request = read_tree(*each, Direction.REQUEST, sample_body(*each, Direction.REQUEST))
     assert CODE in codes_in(answered(*each, request))
     check(*each, request)
 
 
-@pytest.mark.parametrize("each", [each for each in ENDS if schema_of(*each, Side.REQUEST)], ids=ids)
+@pytest.mark.parametrize("each", [each for each in ENDS if schema_of(*each, Direction.REQUEST)], ids=ids)
 @given(data=st.data())
 @settings(max_examples=6, suppress_health_check=[HealthCheck.too_slow], deadline=None)
 def test_of_random_requests_too(each: tuple[ApiKey, int], data: st.DataObject) -> None:
-    schema: Any = schema_of(*each, Side.REQUEST)
-    check(*each, read_tree(*each, Side.REQUEST, encode(data.draw(entities(schema)))))
+    schema: Any = schema_of(*each, Direction.REQUEST)
+    check(*each, read_tree(*each, Direction.REQUEST, encode(data.draw(entities(schema)))))
 
 
 def test_a_group_and_its_partitions_fail_together() -> None:
@@ -152,18 +159,18 @@ def test_a_fetch_session_stays() -> None:
 
 
 MORE_THAN_KAFKA = {
-    "results_by_transaction",  # Kafka says an error of the whole only
+    "results_by_transaction",  # Kafka has only an error of the whole
     "entries",
     "groups",
     "topics",
     "responses",
     "results",
 }
-"""Lists that Kafka leaves empty in some of these answers; they name what was asked about here."""
+"""Lists that Kafka leaves empty in some of these answers; here they have the requested names."""
 NOT_KAFKA = {
-    ApiKey.CREATE_DELEGATION_TOKEN,  # Kafka tells names that nobody asked for
+    ApiKey.CREATE_DELEGATION_TOKEN,  # Kafka returns names that were not asked for
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,  # Kafka leaves the names out of the results
-    ApiKey.DESCRIBE_LOG_DIRS,  # Kafka says no error in versions that have no place of their own for it
+    ApiKey.DESCRIBE_LOG_DIRS,  # Kafka gives no error in versions without a field for it
 }
 
 
@@ -171,21 +178,21 @@ NOT_KAFKA = {
 def test_it_is_the_answer_of_kafkas_own_classes() -> None:
     if missing := missing_programs():
         pytest.skip(f"Kafka's classes need Java 17 and Maven; not found: {', '.join(missing)}")
-    bodies = {each: sample_body(*each, Side.REQUEST) for each in REQUESTS}
+    bodies = {each: sample_body(*each, Direction.REQUEST) for each in REQUESTS}
     command = ["java", "-XX:TieredStopAtLevel=1", "-cp", f"{kafka_jars(NEWEST_CLIENTS)}/*", str(PROGRAM)]
     lines = [f"{int(each[0])} {each[1]} {CODE} {body.hex()}\n" for each, body in bodies.items()]
     done = subprocess.run(command, input="".join(lines), capture_output=True, text=True, timeout=120, check=True)
     for (each, body), line in zip(bodies.items(), done.stdout.splitlines(), strict=True):
         kind, _, said = line.partition(" ")
         assert kind == "answer", (each, line)
-        theirs = read_tree(*each, Side.RESPONSE, bytes.fromhex(said))
-        ours = answered(*each, read_tree(*each, Side.REQUEST, body))
+        theirs = read_tree(*each, Direction.RESPONSE, bytes.fromhex(said))
+        ours = answered(*each, read_tree(*each, Direction.REQUEST, body))
         if each[0] not in NOT_KAFKA:
             assert comparable(ours, theirs) == comparable(theirs, theirs), each
 
 
 def comparable(value: Any, theirs: Any) -> Any:
-    """Without the text for people, without what Kafka leaves out, and without an order."""
+    """An answer without the texts for people, without the parts that Kafka leaves out, and without an order."""
     if isinstance(value, dict):
         left_out = {name for name, each in theirs.items() if each == [] and name in MORE_THAN_KAFKA}
         names = value.keys() - left_out - {"error_message"}
@@ -196,7 +203,7 @@ def comparable(value: Any, theirs: Any) -> Any:
 
 
 def ordered(elements: list[Any]) -> list[Any]:
-    """By what they name, which stands in front of what Kafka leaves out."""
+    """Elements ordered by their names, which come before the parts that Kafka leaves out."""
     return sorted(
         elements,
         key=lambda each: repr([v for k, v in each.items() if k != "topics"]) if isinstance(each, dict) else repr(each),

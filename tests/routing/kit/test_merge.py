@@ -1,4 +1,4 @@
-"""One answer of those of several clusters."""
+"""Answers of several clusters, merged into one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mesh.routing.kit.merge import merge
 from mesh.routing.kit.split import split
 from mesh.routing.names import LeafNumber
 from mesh.wire.apis import ApiKey
-from mesh.wire.entities import Side
+from mesh.wire.entities import Direction
 from mesh.wire.trees import Tree
 from tests.routing.kit.world import AP, EU, US, WORLD, World, as_sent
 
@@ -25,14 +25,14 @@ def merged(
     own: LeafNumber = EU,
     world: World = WORLD,
 ) -> Tree:
-    """answers: what each of the leaves says that are asked."""
-    division = split(api_key, version, as_sent(api_key, version, Side.REQUEST, request), world, own)
+    """answers: those of the requested leaves."""
+    division = split(api_key, version, as_sent(api_key, version, Direction.REQUEST, request), world, own)
     sent = {
-        leaf: answer if isinstance(answer, int) else as_sent(api_key, version, Side.RESPONSE, answer)
+        leaf: answer if isinstance(answer, int) else as_sent(api_key, version, Direction.RESPONSE, answer)
         for leaf, answer in answers.items()
     }
     assert set(sent) <= set(division.pieces)
-    return as_sent(api_key, version, Side.RESPONSE, merge(division, sent))
+    return as_sent(api_key, version, Direction.RESPONSE, merge(division, sent))
 
 
 def by(answer: Tree, array: str, *names: str) -> list[Any]:

@@ -1,4 +1,4 @@
-"""What each cluster of a union is asked, and what none is."""
+"""The request to each cluster of a union, and the requests that no cluster gets."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mesh.routing.kit.division import Division
 from mesh.routing.kit.split import split
 from mesh.routing.names import LeafNumber
 from mesh.wire.apis import ApiKey
-from mesh.wire.entities import Side
+from mesh.wire.entities import Direction
 from mesh.wire.trees import Tree
 from tests.routing.kit.world import AP, EU, US, WORLD, as_sent
 
@@ -19,7 +19,7 @@ ZERO = UUID(int=0)
 
 
 def divided(api_key: ApiKey, version: int, own: LeafNumber | None = EU, **request: Any) -> Division:
-    return split(api_key, version, as_sent(api_key, version, Side.REQUEST, request), WORLD, own)
+    return split(api_key, version, as_sent(api_key, version, Direction.REQUEST, request), WORLD, own)
 
 
 def asked(division: Division) -> dict[LeafNumber, Tree]:
@@ -27,8 +27,8 @@ def asked(division: Division) -> dict[LeafNumber, Tree]:
 
 
 def error_of(division: Division) -> tuple[int, str | None]:
-    assert not division.pieces and division.answered is not None
-    return division.answered["error_code"], division.answered["error_message"]
+    assert not division.pieces and division.local_answer is not None
+    return division.local_answer["error_code"], division.local_answer["error_message"]
 
 
 def test_topics_are_created_at_their_owners_under_their_names_there() -> None:
@@ -40,8 +40,8 @@ def test_topics_are_created_at_their_owners_under_their_names_there() -> None:
         US: ["orders"],
     }
     assert all(request["timeout_ms"] == 7 and request["validate_only"] for request in requests.values())
-    assert division.answered is not None
-    (refused,) = division.answered["topics"]
+    assert division.local_answer is not None
+    (refused,) = division.local_answer["topics"]
     assert (refused["name"], refused["error_code"]) == ("no.orders", 44)
 
 
@@ -53,8 +53,8 @@ def test_nodes_of_the_owner_are_called_as_there_and_a_topic_cannot_be_on_others(
     division = divided(ApiKey.CREATE_TOPICS, 5, topics=topics)
     (topic,) = asked(division)[US]["topics"]
     assert topic["assignments"] == [{"partition_index": 0, "broker_ids": [3, 1]}]
-    assert division.answered is not None
-    (refused,) = division.answered["topics"]
+    assert division.local_answer is not None
+    (refused,) = division.local_answer["topics"]
     assert (refused["name"], refused["error_code"]) == ("us.b", 39)
 
 
@@ -65,8 +65,8 @@ def test_a_reassignment_to_other_nodes_is_refused_by_partition() -> None:
     division = divided(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, topics=[{"name": "eu.a", "partitions": partitions}])
     (topic,) = asked(division)[EU]["topics"]
     assert topic["partitions"] == partitions[:2]
-    assert division.answered is not None
-    (refused,) = division.answered["responses"]
+    assert division.local_answer is not None
+    (refused,) = division.local_answer["responses"]
     assert [(each["partition_index"], each["error_code"]) for each in refused["partitions"]] == [(2, 39)]
 
 
@@ -82,8 +82,8 @@ def test_topics_are_deleted_by_name_and_by_id() -> None:
         US: [{"name": "a", "topic_id": ZERO}],
         AP: [{"name": None, "topic_id": UUID(int=6)}],
     }
-    assert division.answered is not None
-    assert [each["error_code"] for each in division.answered["responses"]] == [100, 42]
+    assert division.local_answer is not None
+    assert [each["error_code"] for each in division.local_answer["responses"]] == [100, 42]
 
 
 def test_an_id_that_is_not_known_is_asked_of_the_home() -> None:
@@ -92,7 +92,7 @@ def test_an_id_that_is_not_known_is_asked_of_the_home() -> None:
     assert asked(division)[US]["topics"][0]["topic_id"] == UUID(int=7)
 
 
-def test_resources_go_to_who_has_them() -> None:
+def test_resources_go_to_their_owners() -> None:
     resources = [
         (2, "us.a"),
         (2, "no.a"),
@@ -115,8 +115,8 @@ def test_resources_go_to_who_has_them() -> None:
         US: [(2, "a"), (4, "5")],
         AP: [(32, "ap.group")],
     }
-    assert division.answered is not None
-    assert [each["error_code"] for each in division.answered["responses"]] == [3, 42]
+    assert division.local_answer is not None
+    assert [each["error_code"] for each in division.local_answer["responses"]] == [3, 42]
 
 
 def test_keys_of_coordinators_go_to_their_homes() -> None:
@@ -131,8 +131,8 @@ def test_keys_of_coordinators_go_to_their_homes() -> None:
 
 def test_coordinators_of_share_state_are_not_looked_for() -> None:
     division = divided(ApiKey.FIND_COORDINATOR, 6, key_type=2, coordinator_keys=["us.group:id:0"])
-    assert not division.pieces and division.answered is not None
-    assert [each["error_code"] for each in division.answered["coordinators"]] == [42]
+    assert not division.pieces and division.local_answer is not None
+    assert [each["error_code"] for each in division.local_answer["coordinators"]] == [42]
 
 
 @pytest.mark.parametrize(
@@ -161,22 +161,22 @@ def test_the_topic_of_the_quorum_is_none_of_the_unions() -> None:
 def test_a_group_must_be_where_its_transaction_is(version: int, code: int) -> None:
     request: Any = {"transactional_id": "eu.tx", "group_id": "us.group"}
     division = divided(ApiKey.ADD_OFFSETS_TO_TXN, version, **request)
-    assert not division.pieces and division.answered is not None
-    assert division.answered["error_code"] == code
+    assert not division.pieces and division.local_answer is not None
+    assert division.local_answer["error_code"] == code
     topics = [{"name": "eu.a", "partitions": [{"partition_index": 0}]}]
     division = divided(ApiKey.TXN_OFFSET_COMMIT, version, **request, topics=topics)
-    assert not division.pieces and division.answered is not None
-    assert division.answered["topics"][0]["partitions"][0]["error_code"] == code
+    assert not division.pieces and division.local_answer is not None
+    assert division.local_answer["topics"][0]["partitions"][0]["error_code"] == code
 
 
 def test_partitions_are_all_added_to_a_transaction_or_none_is() -> None:
     topics = [{"name": "eu.a", "partitions": [0, 1]}, {"name": "us.a", "partitions": [2]}]
     request: Any = {"v3_and_below_transactional_id": "eu.tx", "v3_and_below_topics": topics}
     division = divided(ApiKey.ADD_PARTITIONS_TO_TXN, 3, **request)
-    assert not division.pieces and division.answered is not None
+    assert not division.pieces and division.local_answer is not None
     codes = {
         (topic["name"], each["partition_index"]): each["partition_error_code"]
-        for topic in division.answered["results_by_topic_v3_and_below"]
+        for topic in division.local_answer["results_by_topic_v3_and_below"]
         for each in topic["results_by_partition"]
     }
     assert codes == {("eu.a", 0): 55, ("eu.a", 1): 55, ("us.a", 2): 29}
@@ -228,8 +228,8 @@ def test_a_fetch_goes_on_also_when_nothing_in_it_is_here() -> None:
     assert asked(division)[EU]["forgotten_topics_data"] == [{"topic": "eu.b", "partitions": [1]}]
     assert asked(division)[EU]["cluster_id"] is None
     produced = divided(ApiKey.PRODUCE, 12, EU, acks=1, topic_data=[{"name": "us.a", "partition_data": [{"index": 0}]}])
-    assert not produced.pieces and produced.answered is not None
-    assert produced.answered["responses"][0]["partition_responses"][0]["error_code"] == 6
+    assert not produced.pieces and produced.local_answer is not None
+    assert produced.local_answer["responses"][0]["partition_responses"][0]["error_code"] == 6
 
 
 def test_offsets_are_asked_of_the_owners_of_their_topics() -> None:
@@ -260,8 +260,8 @@ def test_offsets_are_asked_of_the_owners_of_their_topics() -> None:
         US: [{"group_id": "us.group", "topics": [{"name": "a", "partition_indexes": [2, 3]}]}, everything],
         AP: [everything],
     }
-    assert division.answered is not None
-    (group,) = division.answered["groups"]
+    assert division.local_answer is not None
+    (group,) = division.local_answer["groups"]
     assert group["topics"][0]["partitions"][0] == {
         "partition_index": 4,
         "error_code": 0,
@@ -299,8 +299,8 @@ def test_replicas_are_moved_at_their_own_node() -> None:
     dirs = [{"path": "/one", "topics": [{"name": "us.a", "partitions": [1]}, {"name": "eu.a", "partitions": [2]}]}]
     division = divided(ApiKey.ALTER_REPLICA_LOG_DIRS, 2, US, dirs=dirs)
     assert asked(division)[US]["dirs"] == [{"path": "/one", "topics": [{"name": "a", "partitions": [1]}]}]
-    assert division.answered is not None
-    assert division.answered["results"] == [
+    assert division.local_answer is not None
+    assert division.local_answer["results"] == [
         {"topic_name": "eu.a", "partitions": [{"partition_index": 2, "error_code": 9}]}
     ]
 

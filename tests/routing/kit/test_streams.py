@@ -1,15 +1,22 @@
-"""A member of Kafka Streams is told by its assignor, and its topics are all to be at the home of its group."""
+"""The mesh recognizes a member of Kafka Streams by its assignor, and requires all its topics at the home of its
+group."""
 
 from __future__ import annotations
+
+from uuid import UUID
 
 import pytest
 
 from mesh.routing.kit.streams import may_be_of_streams, topic_elsewhere
+from mesh.routing.moves.move import Location, Move
+from mesh.routing.moves.move import Side as MovedSide
+from mesh.routing.moves.names import MovedNames
 from mesh.wire.apis import ApiKey
-from mesh.wire.entities import Side
+from mesh.wire.entities import Direction
 from mesh.wire.trees import Tree, write_tree
 from tests.routing.kit.test_embedded import subscription
 from tests.routing.kit.world import World
+from tests.routing.unions import RENAMED, union_of
 
 
 def joining(group: str, *topics: str, assignor: str = "stream", protocol_type: str = "consumer") -> Tree:
@@ -48,8 +55,14 @@ def test_what_is_no_subscription_has_no_topics(metadata: bytes) -> None:
 
 
 def test_only_what_names_the_assignor_is_read() -> None:
-    body = write_tree(ApiKey.JOIN_GROUP, 5, Side.REQUEST, joining("g", "orders"))
+    body = write_tree(ApiKey.JOIN_GROUP, 5, Direction.REQUEST, joining("g", "orders"))
     assert may_be_of_streams(memoryview(body))
     assert not may_be_of_streams(
-        write_tree(ApiKey.JOIN_GROUP, 5, Side.REQUEST, joining("g", "orders", assignor="range"))
+        write_tree(ApiKey.JOIN_GROUP, 5, Direction.REQUEST, joining("g", "orders", assignor="range"))
     )
+
+
+@pytest.mark.parametrize(("at", "expected"), [(MovedSide.AWAY, "orders"), (MovedSide.HOME, None)])
+def test_a_topic_that_was_moved_is_where_it_is_now(at: MovedSide, expected: str | None) -> None:
+    move = Move("orders", UUID(int=7), 3, Location("eu", "orders"), Location("us", "orders"), at, False, (1, 2, 3))
+    assert topic_elsewhere(joining("g", "orders"), MovedNames(union_of(RENAMED), [move])) == expected

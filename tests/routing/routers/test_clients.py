@@ -1,4 +1,4 @@
-"""The router `clients`: who is led where."""
+"""The router `clients`: the route of each client."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_nobody_is_led_anywhere_without_a_rule_or_a_default() -> None:
     assert chosen(ANN, {"client_ids": ["x"], "route": "all"}, default=None) == Refused("no rule is for this client")
 
 
-def test_who_says_less_fulfils_less() -> None:
+def test_a_client_that_says_less_fulfils_less() -> None:
     nobody = Client(user("ann"), None, "?", "door")
     assert chosen(nobody, {"certificates": ["*"], "route": "shared"}) == "all"
     assert chosen(nobody, {"hosts": ["0.0.0.0/0", "::/0"], "route": "shared"}) == "all"
@@ -72,7 +72,7 @@ def test_an_address_is_known_however_it_is_written() -> None:
     assert chosen(replace(ANN, host="::ffff:10.0.0.7"), {"hosts": ["10.0.0.0/8"], "route": "shared"}) == "shared"
 
 
-def test_who_has_not_said_who_it_is_waits_only_if_that_matters() -> None:
+def test_an_unidentified_client_waits_only_if_that_matters() -> None:
     unknown = replace(ANN, principal=None)
     by_principal = {"principals": ["User:ann"], "route": "shared"}
     assert chosen(unknown, by_principal) == Undecided()
@@ -106,7 +106,7 @@ def test_the_factory_makes_it() -> None:
             {},
             "at least one of client_ids, principals, hosts, listeners, certificates, or default instead",
         ),
-        (configured(default=None), (), {}, "rules, default, or both: nobody could connect"),
+        (configured(default=None), (), {}, "rules, default, or both: no client could connect"),
     ],
 )
 def test_a_mistake(config: ClientsConfig, path: tuple[str | int, ...], value: object, allowed: str) -> None:

@@ -1,4 +1,4 @@
-"""The router `topics`: whose a name is, and what clients call a topic."""
+"""The router `topics`: the owner of a name, and the name that clients use for a topic."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from mesh.routing.graph import compile_graph
 from mesh.routing.names import RouteName, RouterName
 from mesh.routing.routers.topics import Topics, TopicsConfig, TopicsFactory
-from mesh.routing.spi import FactoryContext, Place
+from mesh.routing.spi import FactoryContext, PartPlace, Place
 from mesh.routing.union import Union
 from tests.routing.graphs import router
 
@@ -24,6 +24,14 @@ NAMED = {"name": "orders", "route": "us", "topic": "orders-v2"}
 STRIPPED = {"prefix": "us.", "route": "us", "strip": True}
 PATTERN = {"pattern": "audit-*", "route": "us"}
 REST = {"prefix": "", "route": "eu"}
+
+
+def part(route: str, width: object = 4, **keys: object) -> dict[str, object]:
+    return {"route": route, "width": width, **keys}
+
+
+def joined(*parts: Mapping[str, object], name: str = "joined") -> dict[str, object]:
+    return {"name": name, "parts": parts}
 
 
 def configured(*rules: Mapping[str, object], **keys: object) -> TopicsConfig:
@@ -106,7 +114,7 @@ EVERY_NAME = ["".join(each) for size in (1, 2, 3, 4) for each in itertools.produ
 
 @given(RULES)
 def test_names_and_topics_are_each_others(rules: list[Mapping[str, object]]) -> None:
-    """Also of rules that the checks would refuse."""
+    """Even for rules that the checks would refuse."""
     router = topics(*rules)
     shown = {(route, topic): name for route in ROUTES for topic, name in router.topics_of(route, EVERY_NAME).items()}
     assert len(set(shown.values())) == len(shown)
@@ -123,7 +131,7 @@ def test_the_factory_makes_one_of_a_union() -> None:
     context = FactoryContext(RouterName("regions"), "all", ROUTES)
     made = factory.create_router(context, factory.initialize(context, configured(STRIPPED, REST)))
     union = Union(compile_graph([router("regions", eu="EU", us="US")], context.name), {context.name: made})
-    assert union.all_shown(union.leaves[1].number, ["orders"]) == {"orders": "us.orders"}
+    assert union.client_names(union.leaves[1].number, ["orders"]) == {"orders": "us.orders"}
 
 
 @pytest.mark.parametrize(
@@ -148,7 +156,38 @@ def test_the_factory_makes_one_of_a_union() -> None:
             "x",
             "one of the routes of this router: eu, us",
         ),
-        (configured(), ("topics",), (), "at least one"),
+        (configured(), ("topics",), (), "at least one, or a concatenated topic"),
+        (
+            configured(REST, concatenated=[joined(part("x"))]),
+            ("concatenated", 0, "parts", 0, "route"),
+            "x",
+            "one of the routes of this router: eu, us",
+        ),
+        (configured(REST, concatenated=[joined()]), ("concatenated", 0, "parts"), (), "at least one"),
+        (
+            configured(REST, concatenated=[joined(part("eu")), joined(part("us"))]),
+            ("concatenated", 1, "name"),
+            "joined",
+            "named once; concatenated[0] is the same",
+        ),
+        (
+            configured({"name": "joined", "route": "eu"}, concatenated=[joined(part("us"))]),
+            ("concatenated", 0, "name"),
+            "joined",
+            "named once; topics[0] is the same",
+        ),
+        (
+            configured(REST, concatenated=[joined(part("eu"), part("eu", topic="other"))]),
+            ("concatenated", 0, "parts", 1, "route"),
+            "eu",
+            "a route of its own; parts[0] has the same",
+        ),
+        (
+            configured({"name": "a", "route": "us", "topic": "joined"}, concatenated=[joined(part("eu"), part("us"))]),
+            ("concatenated", 0, "parts", 1, "topic"),
+            "joined",
+            "a topic of its own; topics[0] is joined of us too",
+        ),
         (
             configured({"name": "a", "route": "eu"}, {"name": "a", "route": "us"}),
             ("topics", 1, "name"),
@@ -165,19 +204,19 @@ def test_the_factory_makes_one_of_a_union() -> None:
             configured(REST, NAMED),
             ("topics", 1, "name"),
             "orders",
-            "a name that can match; topics[0] comes first and takes all of its topics",
+            "a name that can match; topics[0] comes first and matches all of its topics",
         ),
         (
             configured(STRIPPED, {"prefix": "us.a", "route": "eu"}),
             ("topics", 1, "prefix"),
             "us.a",
-            "a prefix that can match; topics[0] comes first and takes all of its topics",
+            "a prefix that can match; topics[0] comes first and matches all of its topics",
         ),
         (
             configured({"prefix": "audit", "route": "eu"}, PATTERN),
             ("topics", 1, "pattern"),
             "audit-*",
-            "a pattern that can match; topics[0] comes first and takes all of its topics",
+            "a pattern that can match; topics[0] comes first and matches all of its topics",
         ),
     ],
 )
@@ -212,3 +251,39 @@ def test_routes_share_a_cluster_only_if_prefixes_tell_their_topics_apart() -> No
     assert shares(configured(STRIPPED, {"prefix": "eu.", "route": "eu", "strip": True}))
     for other in (REST, NAMED, PATTERN, {"prefix": "", "route": "eu", "strip": True}):
         assert not shares(configured(STRIPPED, other))
+
+
+@pytest.mark.parametrize("width", [0, -1, 10_001])
+def test_widths_are_bounded(width: int) -> None:
+    with pytest.raises(ValidationError, match="partitions: 1 to 10000"):
+        configured(REST, concatenated=[joined(part("eu", width))])
+
+
+def test_parts_are_called_as_the_topic_unless_it_is_said() -> None:
+    router = topics(REST, concatenated=[joined(part("eu"), part("us", 8, topic="other"))])
+    assert router.concatenated() == {"joined": (PartPlace(EU, "joined", 4), PartPlace(US, "other", 8))}
+    assert topics(REST).concatenated() == {}
+
+
+TWO = joined(part("eu", 4), part("us", 8))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "is_moved"),
+    [
+        ([TWO], [TWO], False),
+        ([TWO], [joined(part("eu", 4), part("us", 9))], False),
+        ([TWO], [joined(part("eu", 4), part("us", 9), part("ap", 1))], False),
+        ([TWO], [joined(part("eu", 5), part("us", 8))], True),
+        ([TWO], [joined(part("eu", 4), part("us", 7))], True),
+        ([TWO], [joined(part("us", 8), part("eu", 4))], True),
+        ([TWO], [joined(part("eu", 4))], True),
+        ([TWO], [joined(part("eu", 4), part("us", 8, topic="other"))], True),
+        ([TWO], [], False),
+        ([], [TWO], False),
+    ],
+)
+def test_which_partitions_move(before: list[Any], after: list[Any], is_moved: bool) -> None:
+    """A name that becomes a concatenated topic, or stops being one, stands for another topic, with another id."""
+    was, is_to_be = configured(REST, concatenated=before), configured(REST, concatenated=after)
+    assert list(is_to_be.moved_from(was)) == ([("joined", 0)] if is_moved else [])

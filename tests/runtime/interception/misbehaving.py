@@ -1,4 +1,4 @@
-"""Interceptors that hang, die, eat memory and answer rubbish, for workers."""
+"""Interceptors that hang, die, use up memory and return invalid answers, for workers."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ _HELD: list[bytes] = []
 
 
 class MisbehavingConfig(NoConfig):
-    """once: a file; what is misbehaved once is not again, while it is there."""
+    """once: a file; while it exists, an interceptor that misbehaved once does not do so again."""
 
     once: Path | None = None
 
 
 class Misbehaving(Interceptor):
-    """Does what the value of a record says."""
+    """Misbehaves as the value of a record says."""
 
     effect = Effect.MAP
     config = MisbehavingConfig

@@ -7,16 +7,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
-from mesh.interceptors.chain import InterceptorName, OnFailure, Step
-from mesh.interceptors.selection import ConfiguredInterceptor, Isolation, Selection, Stop
-from mesh.interceptors.spi import Interceptor, On
+from mesh.interceptors.chain import ChainStep, InterceptorName, OnFailure
+from mesh.interceptors.selection import ConfiguredInterceptor, InterceptionPoint, Isolation, Selection
+from mesh.interceptors.sequences import Sequences
+from mesh.interceptors.spi import Effect, Interceptor, On
 from mesh.runtime.interception.client import InterceptedClient, Interceptors
-from mesh.runtime.interception.judging import Judges
+from mesh.runtime.interception.interceptor_runner import InterceptorRunner
 from mesh.runtime.interception.messages import read_answer
 from mesh.runtime.interception.topic_names import TopicNames
 from mesh.security.principals import ANONYMOUS
 from mesh.wire.apis import ApiKey, has_tagged_response_header, is_flexible
-from mesh.wire.entities import Side
+from mesh.wire.entities import Direction
 from mesh.wire.passing import REQUEST_HEAD, RequestHead
 from mesh.wire.trees import Tree, write_tree
 
@@ -25,7 +26,7 @@ ORDERS, OTHERS, NOBODY = UUID(int=1), UUID(int=2), UUID(int=3)
 
 
 class Cluster:
-    """Says the names of topics. asked: for which ids."""
+    """Knows the names of topics. asked: the ids that it was asked for."""
 
     def __init__(self) -> None:
         self.asked: list[list[UUID]] = []
@@ -46,16 +47,26 @@ def client_of(
     cluster: Cluster | None = None,
     may_write: bool = True,
 ) -> InterceptedClient:
-    """One whose records of `orders` an interceptor sees, on both sides."""
+    """A client; an interceptor sees its records of `orders`, on both sides."""
     name = InterceptorName("it")
     configured = ConfiguredInterceptor(
-        name, "it", ("orders",), frozenset(On), ("*",), 60.0, 0, on_failure, Isolation.INLINE
+        name,
+        "it",
+        ("orders",),
+        frozenset(On),
+        ("*",),
+        60.0,
+        0,
+        on_failure,
+        Isolation.INLINE,
+        interceptor.effect is Effect.FILTER,
     )
-    steps = {name: Step(name, interceptor, on_failure)}
+    steps = {name: ChainStep(name, interceptor, on_failure)}
     interceptors = Interceptors(
-        Judges("front", steps, None, time.monotonic),
-        Selection([configured], lambda topic: [Stop((configured,), topic)]),
+        InterceptorRunner("front", steps, None, time.monotonic),
+        Selection([configured], lambda topic: [InterceptionPoint((configured,), topic)]),
         TopicNames((cluster or Cluster()).metadata),
+        Sequences(1 << 20),
     )
     return InterceptedClient(interceptors, lambda: ANONYMOUS, lambda _: may_write)
 
@@ -63,20 +74,20 @@ def client_of(
 def framed(api_key: ApiKey, version: int, tree: Mapping[str, Any]) -> tuple[RequestHead, memoryview]:
     tags = b"\0" if is_flexible(api_key, version) else b""
     client_id = b"\0\6client" + tags
-    body = write_tree(api_key, version, Side.REQUEST, dict(tree))
+    body = write_tree(api_key, version, Direction.REQUEST, dict(tree))
     head = RequestHead(8 + len(client_id) + len(body), api_key, version, CORRELATION)
     return head, memoryview(bytearray(REQUEST_HEAD.pack(*head) + client_id + body))
 
 
 def answered(api_key: ApiKey, version: int, tree: Mapping[str, Any]) -> memoryview:
     tags = b"\0" if has_tagged_response_header(api_key, version) else b""
-    body = write_tree(api_key, version, Side.RESPONSE, dict(tree))
+    body = write_tree(api_key, version, Direction.RESPONSE, dict(tree))
     header = CORRELATION.to_bytes(4, "big") + tags
     return memoryview((len(header) + len(body)).to_bytes(4, "big") + header + body)
 
 
 def read(head: RequestHead, pieces: Sequence[Any] | None) -> Tree:
-    """What an answer says; its length is right."""
+    """The contents of an answer, after a check of its length."""
     assert pieces is not None
     whole = b"".join(pieces)
     assert int.from_bytes(whole[:4], "big") == len(whole) - 4

@@ -1,4 +1,4 @@
-"""Fetch through interceptors: sessions, offsets that are passed over, failures, and what is in an answer's bytes."""
+"""Fetch through interceptors: sessions, skipped offsets, failures, and the bytes of an answer."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def topic(version: int, name: str) -> dict[str, object]:
 def fetch(
     version: int, offsets: dict[str, int], epoch: int = -1, max_bytes: int = 50 << 20, wait: int = 0
 ) -> tuple[RequestHead, memoryview]:
-    """Of partition 0 of each topic."""
+    """A Fetch of partition 0 of each topic."""
     topics = [
         {**topic(version, name), "partitions": [{"partition": 0, "fetch_offset": offset, "partition_max_bytes": 9}]}
         for name, offset in offsets.items()
@@ -68,7 +68,7 @@ def fetch(
 
 
 def answer(version: int, records: dict[str, bytes], code: int = 0, **more: Any) -> memoryview:
-    """Of partition 0 of each topic."""
+    """An answer for partition 0 of each topic."""
     responses = [
         {
             **topic(version, name),
@@ -80,11 +80,11 @@ def answer(version: int, records: dict[str, bytes], code: int = 0, **more: Any) 
 
 
 async def decided(fetches: FetchRequests, head: RequestHead, frame: memoryview) -> Decision:
-    return fetches.decide(head, frame) or await fetches.judged(head, frame)
+    return fetches.decide(head, frame) or await fetches.decide_later(head, frame)
 
 
 def upstream(head: RequestHead, decision: Decision) -> Tree:
-    """The request as the cluster has it."""
+    """The request in the form that the cluster gets."""
     assert decision.frame is not None
     frame = b"".join(decision.frame)
     assert int.from_bytes(frame[:4], "big") == len(frame) - 4
@@ -260,7 +260,7 @@ async def test_records_of_an_unknown_id_do_not_go_on() -> None:
     tree = {"topics": [{"topic_id": NOBODY, "partitions": [{"partition": 0}]}]}
     head, frame = framed(ApiKey.FETCH, 17, {"session_epoch": -1, **tree})
     assert fetches.decide(head, frame) is None
-    decision = await fetches.judged(head, frame)
+    decision = await fetches.decide_later(head, frame)
     partition = {"partition_index": 0, "records": batch(b"a")}
     said = answered(ApiKey.FETCH, 17, {"responses": [{"topic_id": NOBODY, "partitions": [partition]}]})
     assert partition_of(read(head, await change_of(decision).changed(said)))["error_code"] == 100

@@ -1,4 +1,4 @@
-"""Produce requests through interceptors: what goes on, what is refused, and what the producer is told."""
+"""Produce requests through interceptors: the records that go on, the refused ones, and the answers to the producer."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def requests(cluster: Cluster | None = None, on_failure: OnFailure = OnFailure.F
 
 
 def produce(version: int, orders: list[bytes], others: list[bytes], acks: int = -1) -> tuple[RequestHead, memoryview]:
-    """Values by partition of two topics."""
+    """A Produce with values by partition of two topics."""
     topics = [(name, id, contents) for name, id, contents in (("orders", ORDERS, orders), ("others", OTHERS, others))]
     tree = {
         "transactional_id": "t",
@@ -58,7 +58,7 @@ def produce(version: int, orders: list[bytes], others: list[bytes], acks: int = 
 
 
 def sent(head: RequestHead, decision: Decision) -> dict[tuple[object, int], bytes | None]:
-    """Values by topic and partition."""
+    """The values in a request, by topic and partition."""
     assert decision.frame is not None
     frame = b"".join(decision.frame)
     assert int.from_bytes(frame[:4], "big") == len(frame) - 4
@@ -90,7 +90,7 @@ async def test_what_nobody_changes_passes_as_it_came(version: int) -> None:
     head, frame = produce(version, [b"good"], [b"bad"])
     produces = requests()
     assert produces.decide(head, frame) is None
-    decision = await produces.judged(head, frame)
+    decision = await produces.decide_later(head, frame)
     assert decision.frame == [frame] and decision.change is None and decision.is_answered
 
 
@@ -98,7 +98,7 @@ async def test_what_nobody_changes_passes_as_it_came(version: int) -> None:
 @pytest.mark.parametrize("version", VERSIONS)
 async def test_changed_records_take_the_place_of_theirs(version: int) -> None:
     head, frame = produce(version, [b"good", b"change"], [b"change"])
-    decision = await requests().judged(head, frame)
+    decision = await requests().decide_later(head, frame)
     assert sent(head, decision) == {
         (topic(version), 0): b"good",
         (topic(version), 1): b"changed",
@@ -117,7 +117,7 @@ async def test_what_its_client_may_not_write_is_refused_behind_them() -> None:
 
 
 def answer(version: int, *partitions: tuple[str, int]) -> memoryview:
-    """Of the cluster, to these partitions."""
+    """The cluster's answer for these partitions."""
     responses: list[Tree] = []
     for name, index in partitions:
         of_topic: Any = {"topic_id" if version >= BY_ID else "name": topic(version, name)}
@@ -139,7 +139,7 @@ def told(tree: Tree) -> dict[tuple[object, int], Tree]:
 @pytest.mark.parametrize("value", [b"bad", b"bug"])
 async def test_a_partition_is_refused_and_the_others_go_on(version: int, value: bytes) -> None:
     head, frame = produce(version, [b"good", value], [b"bad"])
-    decision = await requests().judged(head, frame)
+    decision = await requests().decide_later(head, frame)
     assert set(sent(head, decision)) == {(topic(version), 0), (topic(version, "others"), 0)}
     assert decision.change is not None
     found = told(read(head, await decision.change.changed(answer(version, ("orders", 0), ("others", 0)))))
@@ -160,7 +160,7 @@ async def test_a_partition_is_refused_and_the_others_go_on(version: int, value: 
 @pytest.mark.parametrize("version", VERSIONS)
 async def test_where_all_is_refused_nothing_is_sent(version: int) -> None:
     head, frame = produce(version, [b"bad", b"bad"], [])
-    decision = await requests().judged(head, frame)
+    decision = await requests().decide_later(head, frame)
     assert decision.frame is None
     assert [each["error_code"] for each in told(read(head, decision.answer)).values()] == [87, 87]
 
@@ -169,7 +169,7 @@ async def test_where_all_is_refused_nothing_is_sent(version: int) -> None:
 async def test_without_acks_nobody_is_told() -> None:
     for values_of, passes in ([b"bad"], False), ([b"good", b"bad"], True), ([b"good"], True), ([b"change"], True):
         head, frame = produce(9, values_of, [], acks=0)
-        decision = await requests().judged(head, frame)
+        decision = await requests().decide_later(head, frame)
         assert (decision.frame is not None) is passes
         assert (decision.answer, decision.change, decision.is_answered) == (None, None, False)
 
@@ -177,7 +177,7 @@ async def test_without_acks_nobody_is_told() -> None:
 @anyhow
 async def test_a_bug_may_pass() -> None:
     head, frame = produce(9, [b"bug"], [])
-    decision = await requests(on_failure=OnFailure.PASS).judged(head, frame)
+    decision = await requests(on_failure=OnFailure.PASS).decide_later(head, frame)
     assert decision.frame == [frame]
 
 
@@ -188,7 +188,7 @@ async def test_records_that_cannot_be_read_are_refused(at: int, code: int) -> No
     records[at] = records[at] ^ 1 if at < 0 else 1
     tree = {"acks": 1, "topic_data": [{"name": "orders", "partition_data": [{"index": 0, "records": bytes(records)}]}]}
     head, frame = framed(ApiKey.PRODUCE, 9, tree)
-    decision = await requests().judged(head, frame)
+    decision = await requests().decide_later(head, frame)
     assert [each["error_code"] for each in told(read(head, decision.answer)).values()] == [code]
 
 
@@ -198,10 +198,10 @@ async def test_ids_are_learnt_once_and_unknown_ones_are_refused() -> None:
     produces = requests(cluster)
     for _ in range(2):
         head, frame = produce(BY_ID, [b"change"], [b"good"])
-        assert sent(head, await produces.judged(head, frame))[ORDERS, 0] == b"changed"
+        assert sent(head, await produces.decide_later(head, frame))[ORDERS, 0] == b"changed"
     assert cluster.asked == [[ORDERS, OTHERS]]
     tree = {"acks": 1, "topic_data": [{"topic_id": NOBODY, "partition_data": [{"index": 0, "records": batch(b"a")}]}]}
     head, frame = framed(ApiKey.PRODUCE, BY_ID, tree)
     assert produces.decide(head, frame) is None
-    decision = await produces.judged(head, frame)
+    decision = await produces.decide_later(head, frame)
     assert [each["error_code"] for each in told(read(head, decision.answer)).values()] == [100]

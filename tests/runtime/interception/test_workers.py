@@ -1,4 +1,4 @@
-"""Workers whose interceptors misbehave: what becomes of their records, and of everybody else's meanwhile."""
+"""Workers whose interceptors misbehave: how their own records and those of other clients fare."""
 
 from __future__ import annotations
 
@@ -13,12 +13,18 @@ from typing import Any
 
 import pytest
 
-from mesh.interceptors.chain import Count, InterceptorName, Judged, OnFailure, Placed
+from mesh.interceptors.chain import ChainResult, InterceptorName, OnFailure, Placed, RecordCount
 from mesh.interceptors.frames import Task
 from mesh.interceptors.selection import Chosen, ConfiguredInterceptor, Isolation
 from mesh.interceptors.spi import On, Where
-from mesh.runtime.interception.judging import MOST_TOPICS, Judges, NotJudged, Result, Work
-from mesh.runtime.interception.workers import Worker, WorkerLost, Workers, WorkerSettings
+from mesh.runtime.interception.interceptor_runner import (
+    MOST_TOPICS,
+    InterceptorRunner,
+    InterceptorWork,
+    NotIntercepted,
+    Result,
+)
+from mesh.runtime.interception.workers import InterceptorWorker, WorkerLost, Workers, WorkerSettings
 from mesh.telemetry.labels import LONGEST, OTHER
 from tests.interceptors.fakes import batch, values
 from tests.runtime.interception.installing import install
@@ -27,8 +33,8 @@ from tests.runtime.relay.loops import anyhow, until
 
 pytestmark = pytest.mark.timeout(120)
 NAME = InterceptorName("it")
-chosen: dict[Judges, Chosen] = {}
-"""Of those that are at work."""
+chosen: dict[InterceptorRunner, Chosen] = {}
+"""The selections of working interceptors."""
 
 
 @pytest.fixture(autouse=True)
@@ -37,7 +43,7 @@ def _installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @asynccontextmanager
-async def judges(
+async def runner(
     count: int = 2,
     seconds: float = 10.0,
     retries: int = 1,
@@ -45,21 +51,21 @@ async def judges(
     memory: int = 128 << 20,
     tasks: int = 1_000,
     once: Path | None = None,
-) -> AsyncIterator[Judges]:
+) -> AsyncIterator[InterceptorRunner]:
     config = {"once": str(once)} if once is not None else {}
     sent: dict[str, Any] = {"name": NAME, "type": "misbehaving", "config": config, "on_failure": on_failure.value}
     workers = Workers("front", WorkerSettings(count, memory, tasks, [sent]))
     configured = ConfiguredInterceptor(
         NAME, "misbehaving", ("*",), frozenset(On), ("*",), seconds, retries, on_failure, Isolation.PROCESS
     )
-    judges = Judges("front", {}, workers, time.monotonic)
-    chosen[judges] = Chosen((configured,), (Placed(NAME, "orders"),))
+    runner = InterceptorRunner("front", {}, workers, time.monotonic)
+    chosen[runner] = Chosen((configured,), (Placed(NAME, "orders"),))
     await until(lambda: workers.alive == count)
     try:
-        yield judges
+        yield runner
     finally:
-        del chosen[judges]
-        judges.close()
+        del chosen[runner]
+        runner.close()
 
 
 def is_alive(pid: int) -> bool:
@@ -70,36 +76,36 @@ def is_alive(pid: int) -> bool:
     return True
 
 
-def work(judges: Judges, *contents: bytes, partition: int = 0) -> Work:
-    it = chosen[judges]
-    return Work(it, Task(it.steps, batch(*contents), Where("front", "orders", partition, On.FETCH)))
+def work(runner: InterceptorRunner, *contents: bytes, partition: int = 0) -> InterceptorWork:
+    it = chosen[runner]
+    return InterceptorWork(it, Task(it.steps, batch(*contents), Where("front", "orders", partition, On.FETCH)))
 
 
-async def judged(judges: Judges, *contents: bytes) -> Result:
-    (result,) = await judges.judged([work(judges, *contents)])
+async def result_of(runner: InterceptorRunner, *contents: bytes) -> Result:
+    (result,) = await runner.run([work(runner, *contents)])
     return result
 
 
 def value(result: Result) -> bytes | None:
-    assert isinstance(result, Judged)
+    assert isinstance(result, ChainResult)
     ((_, found),) = values(result.records)
     return found
 
 
 @anyhow
 async def test_records_come_back() -> None:
-    async with judges() as there:
-        unchanged = await judged(there, b"a", b"b")
-        assert isinstance(unchanged, Judged) and unchanged.records is None
-        assert int(value(await judged(there, b"pid")) or b"") != os.getpid()
+    async with runner() as there:
+        unchanged = await result_of(there, b"a", b"b")
+        assert isinstance(unchanged, ChainResult) and unchanged.records is None
+        assert int(value(await result_of(there, b"pid")) or b"") != os.getpid()
 
 
 @anyhow
 async def test_one_that_hangs_is_killed_and_its_records_are_tried_in_another(tmp_path: Path) -> None:
-    async with judges(seconds=2.0, once=tmp_path / "once") as there:
+    async with runner(seconds=2.0, once=tmp_path / "once") as there:
         assert there.workers is not None
         before = set(there.workers.pids())
-        assert value(await judged(there, b"hang")) == b"done"
+        assert value(await result_of(there, b"hang")) == b"done"
         assert there.counts.timeouts == {NAME: 1}
         await until(lambda: there.workers is not None and there.workers.alive == 2)
         assert len(before & set(there.workers.pids())) == 1
@@ -109,9 +115,9 @@ async def test_one_that_hangs_is_killed_and_its_records_are_tried_in_another(tmp
 
 @anyhow
 async def test_what_always_hangs_has_timed_out_and_what_is_beside_it_has_not() -> None:
-    async with judges(seconds=1.0) as there:
-        results = await there.judged([work(there, b"hang"), work(there, b"pid", partition=1)])
-        assert results[0] is NotJudged.TIMED_OUT
+    async with runner(seconds=1.0) as there:
+        results = await there.run([work(there, b"hang"), work(there, b"pid", partition=1)])
+        assert results[0] is NotIntercepted.TIMED_OUT
         assert value(results[1])
         assert there.counts.timeouts == {NAME: 2}
 
@@ -119,28 +125,28 @@ async def test_what_always_hangs_has_timed_out_and_what_is_beside_it_has_not() -
 @pytest.mark.parametrize("how", [b"die", b"exit", b"eat", b"rubbish"])
 @anyhow
 async def test_one_that_ends_costs_a_retry(how: bytes, tmp_path: Path) -> None:
-    async with judges(once=tmp_path / "once") as there:
-        assert value(await judged(there, how)) == b"done"
+    async with runner(once=tmp_path / "once") as there:
+        assert value(await result_of(there, how)) == b"done"
         assert there.workers is not None and there.workers.lost == 1
 
 
 @pytest.mark.parametrize("on_failure", [OnFailure.FAIL, OnFailure.PASS, OnFailure.DROP])
 @anyhow
 async def test_what_always_ends_one_is_dealt_with_by_on_failure(on_failure: OnFailure) -> None:
-    async with judges(retries=0, on_failure=on_failure) as there:
-        result = await judged(there, b"die")
-        assert isinstance(result, Judged) and result.failure is not None
+    async with runner(retries=0, on_failure=on_failure) as there:
+        result = await result_of(there, b"die")
+        assert isinstance(result, ChainResult) and result.failure is not None
         assert result.is_failed is (on_failure is OnFailure.FAIL)
         assert result.records == (b"" if on_failure is OnFailure.DROP else None)
         if on_failure is OnFailure.DROP:
             assert (result.next_offset, result.kept_until) == (1, -1)
-        assert value(await judged(there, b"pid")), "another one is there"
+        assert value(await result_of(there, b"pid")), "another one is there"
 
 
 @anyhow
 async def test_they_are_replaced_after_so_many_tasks() -> None:
-    async with judges(count=1, tasks=2) as there:
-        pids = [value(await judged(there, b"pid")) for _ in range(4)]
+    async with runner(count=1, tasks=2) as there:
+        pids = [value(await result_of(there, b"pid")) for _ in range(4)]
         assert pids[0] == pids[1] != pids[2] == pids[3]
         assert there.workers is not None and there.workers.lost == 0
 
@@ -148,26 +154,26 @@ async def test_they_are_replaced_after_so_many_tasks() -> None:
 @anyhow
 async def test_one_that_cannot_begin_says_why() -> None:
     sent = {"name": NAME, "type": "there is none", "config": {}, "on_failure": "fail"}
-    with pytest.raises(WorkerLost, match="UnknownType"):
-        await Worker.start(WorkerSettings(1, 64 << 20, 10, [sent]))
+    with pytest.raises(WorkerLost, match="UnknownInterceptorType"):
+        await InterceptorWorker.start(WorkerSettings(1, 64 << 20, 10, [sent]))
 
 
 @anyhow
 async def test_the_loop_goes_on_meanwhile() -> None:
-    """Its own turns are counted, not timed: many pass while an interceptor hangs."""
-    async with judges(seconds=1.0, retries=0) as there:
-        hanging = asyncio.get_running_loop().create_task(judged(there, b"hang"))
+    """The test counts turns of the loop instead of time: many pass while an interceptor hangs."""
+    async with runner(seconds=1.0, retries=0) as there:
+        hanging = asyncio.get_running_loop().create_task(result_of(there, b"hang"))
         turns = 0
         while not hanging.done():
             await asyncio.sleep(0)
             turns += 1
         assert turns > 100
-        assert await hanging is NotJudged.TIMED_OUT
+        assert await hanging is NotIntercepted.TIMED_OUT
 
 
 @anyhow
 async def test_all_end_with_their_mesh() -> None:
-    async with judges() as there:
+    async with runner() as there:
         assert there.workers is not None
         pids = there.workers.pids()
     await until(lambda: not any(map(is_alive, pids)))
@@ -175,10 +181,10 @@ async def test_all_end_with_their_mesh() -> None:
 
 @anyhow
 async def test_names_that_clients_make_up_are_counted_together() -> None:
-    """Records of a topic that is not there are seen, too; the cluster refuses them later."""
-    async with judges() as there:
+    """Interceptors see records of a topic that does not exist, too; the cluster refuses them later."""
+    async with runner() as there:
         for number in range(MOST_TOPICS + 2):
-            judged = Judged(counts={NAME: Count(kept=1)})
+            judged = ChainResult(counts={NAME: RecordCount(kept=1)})
             there.count(judged, f"topic-{number}" + "x" * 300)
         topics = {topic for _, topic in there.counts.records}
         assert len(topics) == MOST_TOPICS + 1
@@ -188,12 +194,12 @@ async def test_names_that_clients_make_up_are_counted_together() -> None:
 
 @anyhow
 async def test_idle_ones_that_are_killed_cost_no_try_and_are_replaced() -> None:
-    async with judges(retries=0) as there:
+    async with runner(retries=0) as there:
         assert there.workers is not None
         killed = set(there.workers.pids())
         for pid in killed:
             os.kill(pid, signal.SIGKILL)
         await until(lambda: there.workers is not None and not killed & set(there.workers.pids()))
-        results = await there.judged([work(there, b"pid", partition=each) for each in range(4)])
+        results = await there.run([work(there, b"pid", partition=each) for each in range(4)])
         assert all(value(each) for each in results), "nothing was lost with them"
         assert there.workers.lost == 0, "they had no work"

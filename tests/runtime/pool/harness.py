@@ -1,4 +1,4 @@
-"""A virtual cluster's server between clients on fake transports and engines that do what a test says."""
+"""A virtual cluster's server between clients on fake transports and engines that act as a test says."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, assert_never
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from mesh.listener.limits import Descriptors, Gate, Limits
+from mesh.listener.limits import ConnectionLimiter, Descriptors, Limits
 from mesh.listener.listener import Listener
 from mesh.memory import MemoryBudget
 from mesh.pool.common.effects import DeadLetterUpstream
@@ -19,11 +19,13 @@ from mesh.pool.common.ids import GroupId
 from mesh.pool.common.queries import (
     CommittedUpstream,
     DeleteGroups,
-    GroupOffsets,
+    DeleteOffsets,
+    FindGroupOffsets,
     GroupsDeleted,
     LogOffset,
     LogOffsets,
     LogOffsetsFound,
+    OffsetsDeleted,
     OffsetsSet,
     Question,
     SetOffsets,
@@ -33,10 +35,11 @@ from mesh.pool.common.topics import ExplicitTopic, Source, VirtualTopics
 from mesh.pool.core import PoolCore
 from mesh.records.encode import encode_batch
 from mesh.records.spans import ClusterName, CommitPosition, Span, TopicName, UpstreamPartition
-from mesh.runtime.pool.administration import Answer
+from mesh.runtime.pool.administration import AdminResult
 from mesh.runtime.pool.dead_letters import Ended
 from mesh.runtime.pool.pool_samples import samples_of
 from mesh.runtime.pool.runtime import PoolRuntime
+from mesh.runtime.pool.share_groups import ShareGroups
 from mesh.telemetry.metrics import Metrics
 from mesh.telemetry.upstream_health import UpstreamHealth
 from mesh.upstream.engine import (
@@ -49,6 +52,7 @@ from mesh.upstream.engine import (
     RereadToken,
     TopicsIdentified,
 )
+from mesh.upstream.store.store import Store
 from mesh.wire.apis import ApiKey
 from mesh.wire.errors import ErrorCode
 from tests.pool.apis.harness import ENDPOINT, join_values
@@ -60,13 +64,13 @@ HIGH_WATER = 64 * 1024
 
 
 class FakeAdministration:
-    """Upstream clusters that nobody ever committed to, and whose logs are empty."""
+    """Upstream clusters with empty logs, to which no member ever committed."""
 
     def close(self) -> None: ...
 
-    async def ask(self, question: Question) -> Answer:
+    async def ask(self, question: Question) -> AdminResult:
         match question:
-            case GroupOffsets(groups, _):
+            case FindGroupOffsets(groups, _):
                 return CommittedUpstream({group: {} for group in groups}, {group: {} for group in groups})
             case LogOffsets(times):
                 return LogOffsetsFound(dict.fromkeys(times, LogOffset(ErrorCode.NONE, 0)))
@@ -74,12 +78,14 @@ class FakeAdministration:
                 return OffsetsSet(dict.fromkeys(positions, ErrorCode.NONE))
             case DeleteGroups(groups):
                 return GroupsDeleted(dict.fromkeys(groups, ErrorCode.GROUP_ID_NOT_FOUND))
+            case DeleteOffsets(_, partitions):
+                return OffsetsDeleted(dict.fromkeys(partitions, ErrorCode.GROUP_ID_NOT_FOUND))
             case _:
                 assert_never(question)
 
 
 class FakeTransport(asyncio.Transport):
-    """What the mesh writes. stuck: the client reads nothing, so it stays in the transport's buffer."""
+    """The bytes that the mesh writes. stuck: the client reads nothing, so they stay in the transport's buffer."""
 
     def __init__(self, protocol: asyncio.Protocol, host: str) -> None:
         super().__init__(extra={"peername": (host, 40_000)})
@@ -137,7 +143,7 @@ class Peer(Conversation):
         self.transport = FakeTransport(self.protocol, host)
         self._received: dict[int, Any] = {}
         self.order: list[int] = []
-        """Correlation ids of answers, as they came."""
+        """Correlation ids of answers, in the order of arrival."""
         self.member_id = ""
         self.generation = -1
         self.protocol.connection_made(self.transport)
@@ -148,7 +154,7 @@ class Peer(Conversation):
         return self.last
 
     def answer(self, correlation: int) -> Any:
-        """None if there is none yet."""
+        """The answer; None if there is none yet."""
         self.read()
         return self._received.pop(correlation, None)
 
@@ -209,7 +215,7 @@ class Peer(Conversation):
 
 @dataclass(slots=True, eq=False)
 class FakeEngine:
-    """Implements `mesh.upstream.engine.Engine`. commands: what it was told; leaving: set when it may leave."""
+    """Implements `mesh.upstream.engine.Engine`. commands: the calls that it got; leaving: set when it may leave."""
 
     group: GroupId
     cluster: ClusterName
@@ -259,14 +265,14 @@ class FakeEngine:
         self.deliver(Committed(token, dict.fromkeys(positions, error)))
 
     def assign(self, indexes: Iterable[int] = range(4)) -> None:
-        """All partitions of this cluster, from their beginning."""
+        """Assigns all partitions of this cluster, from their beginning."""
         self.assigned = True
         mine = (source(index) for index in indexes if source(index).cluster == self.cluster)
         self.deliver(Assigned(tuple(AssignedPartition(each, 0, CommitPosition(0), False, 0) for each in mine)))
         self.deliver(TopicsIdentified({source(0).topic: ""}))
 
     def produce(self, index: int, first: int, count: int = 10, value: bytes = b"") -> None:
-        """One batch of partition `index`."""
+        """Brings one batch of partition `index`."""
         partition = source(index)
         records = [
             (offset, 0, None, value or value_of(partition, offset), None) for offset in range(first, first + count)
@@ -274,7 +280,7 @@ class FakeEngine:
         self.deliver(Received(partition, (encode_batch(first, records),)))
 
     def produce_next(self, index: int, count: int) -> None:
-        """The next records of that partition, if it is one of this cluster's."""
+        """Brings the next records of that partition, if it belongs to this cluster."""
         if source(index).cluster == self.cluster:
             first = self.ends.get(source(index), 0)
             self.ends[source(index)] = first + count
@@ -298,10 +304,14 @@ class Bench:
         descriptors: int = 1 << 20,
         memory: MemoryBudget | None = None,
         listener: Listener | None = None,
+        store: Store | None = None,
     ) -> None:
         memory = memory or MemoryBudget(1 << 30)
         topics = VirtualTopics("vc", [ExplicitTopic(ORDERS, (Source(EU, ORDERS), Source(US, ORDERS)))], [])
-        cluster = PoolCore("vc", topics, rules or GroupRules(), settings or PoolSettings(), memory, random.Random(7))
+        share_groups = ShareGroups("vc", store)
+        cluster = PoolCore(
+            "vc", topics, rules or GroupRules(), settings or PoolSettings(), memory, random.Random(7), share_groups
+        )
         self.store_at_once = store_at_once
         self.leave_at_once = leave_at_once
         self.engines: list[FakeEngine] = []
@@ -311,17 +321,18 @@ class Bench:
         self.metrics = Metrics()
         self.upstream_health = UpstreamHealth((EU, US), asyncio.get_running_loop().time)
         self.metrics.add_collector(self.upstream_health.samples)
-        self.gate = Gate(
+        self.limiter = ConnectionLimiter(
             limits or Limits(request_rate=1 << 40, request_rate_per_address=1 << 40), Descriptors(descriptors), memory
         )
         self.server = PoolRuntime(
             cluster,
-            listener or Listener("vc", self.metrics, gate=self.gate),
+            listener or Listener("vc", self.metrics, limiter=self.limiter),
             ENDPOINT,
             lambda *arguments: self.create(*arguments),
             self._refresh,
             self.upstream_health,
             FakeAdministration(),
+            share_groups,
             self._bury,
         )
         self.metrics.add_collector(lambda: samples_of(self.server))
@@ -350,7 +361,7 @@ class Bench:
         return peer
 
     def engine(self, cluster: ClusterName = EU, group: str = GROUP) -> FakeEngine:
-        """The newest."""
+        """The newest engine."""
         return next(each for each in reversed(self.engines) if (each.group, each.cluster) == (group, cluster))
 
     def metric(self, name: str) -> dict[tuple[str, ...], float]:

@@ -1,4 +1,4 @@
-"""What tools ask of upstream clusters, by librdkafka's clients against brokers that a test commands."""
+"""Requests of tools to upstream clusters, through librdkafka's clients, against brokers that a test controls."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mesh.pool.common.ids import GroupId
-from mesh.pool.common.queries import CommittedUpstream, GroupOffsets
+from mesh.pool.common.queries import CommittedUpstream, FindGroupOffsets
 from mesh.records.spans import ClusterName, TopicName, UpstreamPartition
 from mesh.runtime.pool.administration import UpstreamAdministration
 from mesh.wire.errors import ErrorCode
@@ -31,7 +31,7 @@ async def asked(
 ) -> CommittedUpstream:
     administration = UpstreamAdministration({EU: {"bootstrap.servers": f"127.0.0.1:{cluster.ports[1]}"}}, "")
     try:
-        answer = await administration.ask(GroupOffsets(tuple(groups), sources))
+        answer = await administration.ask(FindGroupOffsets(tuple(groups), sources))
     finally:
         administration.close()
     assert isinstance(answer, CommittedUpstream)
@@ -55,7 +55,7 @@ async def test_positions_of_groups() -> None:
     [ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.GROUP_AUTHORIZATION_FAILED],
 )
 async def test_a_group_that_is_not_answered_for(error: ErrorCode) -> None:
-    """At the first two librdkafka's admin client ends the process with a segmentation fault."""
+    """With the first two, librdkafka's admin client ends the process with a segmentation fault."""
     async with fake_cluster(3) as cluster:
         cluster.committed = {1: 5}
         cluster.group_errors = [error]
@@ -83,7 +83,7 @@ async def test_a_cluster_of_which_no_partition_is_known() -> None:
 async def test_a_cluster_that_does_not_answer(
     sources: frozenset[UpstreamPartition], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """More groups than are asked for at a time: those that wait share the time limit of the question."""
+    """There are more groups than requests at a time: the waiting ones share the time limit."""
     monkeypatch.setattr("mesh.runtime.pool.administration.REQUEST_TIMEOUT", 0.5)
     groups = [GroupId(f"group-{number}") for number in range(20)]
     async with fake_cluster(1) as cluster:
@@ -93,7 +93,7 @@ async def test_a_cluster_that_does_not_answer(
 
 
 def test_no_admin_client_is_asked_for_positions() -> None:
-    """Nor in tests: it ends them without a trace (docs/decisions/0018)."""
+    """Not even in tests: it ends them without a trace (docs/decisions/0018)."""
     root, request = Path(__file__).parents[3], ".list_consumer_group_" + "offsets("
     files = [file for folder in ("mesh", "tests", "benchmarks") for file in (root / folder).rglob("*.py")]
     assert len(files) > 100

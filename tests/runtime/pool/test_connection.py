@@ -1,4 +1,4 @@
-"""One connection of a client: the order of its requests, how far ahead it is read, and how it ends."""
+"""One connection of a client: the order of its requests, how far the mesh reads ahead, and how it ends."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ from tests.pool.apis.harness import join_values
 from tests.runtime.pool.harness import HIGH_WATER, Bench, Peer, requests_in_work
 from tests.wire.entities import frame
 
-# What the kernel keeps of it
+# The kernel's buffers
 
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("size", [64 << 10, None])
 async def test_the_kernel_keeps_no_more_of_a_connection_than_it_is_told(size: int | None) -> None:
-    """`system` leaves it as it is for any other server."""
+    """`system` leaves the kernel's default."""
     bench = Bench(limits=Limits(send_buffer=size))
     with socket.socket() as plain:
         plain.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 64 << 10)
@@ -51,7 +51,7 @@ async def test_the_kernel_keeps_no_more_of_a_connection_than_it_is_told(size: in
 
 @pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop])
 def test_it_keeps_no_more_of_one_with_tls(loop: Callable[[], asyncio.AbstractEventLoop], tmp_path: Path) -> None:
-    """Both event loops answer for the socket beneath."""
+    """Both event loops return the values of the socket underneath."""
     authority = Authority(tmp_path)
     pair = authority.issue("mesh")
     ours = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -69,13 +69,13 @@ async def _bench(send_buffer: int) -> Bench:
 
 
 class Plain(asyncio.Protocol):
-    """Any server's."""
+    """The protocol of any server."""
 
 
 async def send_buffer_of(
     accept: Callable[[], asyncio.BaseProtocol], ours: ssl.SSLContext | None = None, theirs: ssl.SSLContext | None = None
 ) -> int:
-    """Of a connection that this accepts, with TLS if there are contexts for it."""
+    """The send buffer of a connection that this accepts, with TLS if there are contexts for it."""
     found: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
     def watched() -> asyncio.BaseProtocol:
@@ -142,6 +142,7 @@ async def test_a_produce_without_acks_that_is_refused_ends_the_connection_behind
     refused = peer.bytes_of(ApiKey.PRODUCE, 3, acks=0, timeout=0, topic_data=REFUSED)
     versions = [peer.bytes_of(ApiKey.API_VERSIONS, 0) for _ in range(2)]
     peer.protocol.data_received(versions[0] + refused + versions[1])
+    await asyncio.sleep(0.01)
     peer.read()
     assert peer.order == [2]
     assert peer.transport.closed
@@ -149,7 +150,7 @@ async def test_a_produce_without_acks_that_is_refused_ends_the_connection_behind
 
 
 async def fetched(bench: Bench, peer: Peer, count: int = 10) -> dict[int, int]:
-    """Where the peer stands after it was sent records of partition 0, and asked for more."""
+    """The peer's position after it got records of partition 0, and fetched again."""
     positions = peer.positions()
     correlation = peer.fetch(positions)
     bench.engine().assign()
@@ -166,6 +167,7 @@ async def test_a_parked_fetch_is_answered_early_when_another_request_queues_up()
     assert peer.answer(fetch) is None
     heartbeat = peer.heartbeat()
     assert peer.answer(fetch) is not None
+    await asyncio.sleep(0)
     assert peer.answer(heartbeat).error_code == 0
 
 
@@ -191,7 +193,22 @@ async def test_of_two_fetches_the_second_parks() -> None:
     assert peer.answer(second) is None
 
 
-# How far ahead it is read
+@in_fake_time
+async def test_connections_take_turns() -> None:
+    """A client that sends many requests at once delays others by one of them, not by all."""
+    bench = Bench()
+    greedy, modest = bench.peer(), bench.peer()
+    greedy.protocol.data_received(b"".join(greedy.bytes_of(ApiKey.METADATA, 1, topics=()) for _ in range(50)))
+    for turn in range(1, 50):
+        assert modest.ask(ApiKey.METADATA, 1, topics=()) is not None
+        greedy.read()
+        assert len(greedy.order) == turn
+        await asyncio.sleep(0)
+    greedy.read()
+    assert greedy.order == list(range(1, 51))
+
+
+# Reading ahead
 
 
 @in_fake_time
@@ -212,7 +229,7 @@ async def test_reading_pauses_when_much_is_queued_and_resumes() -> None:
 
 @in_fake_time
 async def test_reading_pauses_when_many_bytes_came_whatever_they_are() -> None:
-    """ApiVersions in a version of the future is answered without being handled; half a frame is no request at all."""
+    """An ApiVersions in a future version is answered without a handler; half a frame is not a request at all."""
     bench = Bench(limits=Limits(request_rate=1 << 40, request_rate_per_address=1 << 40))
     for data in (frame(b"\0\x12\0\x63" + bytes(4)) * (MOST_AHEAD // 12 + 1), frame(bytes(MOST_AHEAD))[:-1]):
         peer = bench.peer()
@@ -254,7 +271,7 @@ async def test_a_fetch_of_a_client_that_does_not_read_collects_nothing() -> None
     assert bench.metric("kafka_mesh_backlog_records") == {("shop", "orders"): 0}
 
 
-# How it ends
+# Ends
 
 
 @in_fake_time
@@ -265,7 +282,7 @@ async def test_a_protocol_error_ends_that_connection_only() -> None:
         peer.protocol.data_received(b"\xff\xff\xff\xff")
     assert peer.transport.closed
     (entry,) = logs
-    assert entry["event"] == "a connection was closed: protocol error"
+    assert entry["event"] == "connection closed: protocol error"
     assert (entry["reason"], entry["client_host"]) == ("frame_size", "10.0.0.1")
     assert bench.metric("kafka_mesh_protocol_errors_total") == {("frame_size",): 1}
     other.ask(ApiKey.API_VERSIONS, 0)
@@ -274,12 +291,13 @@ async def test_a_protocol_error_ends_that_connection_only() -> None:
 
 @in_fake_time
 async def test_a_protocol_error_found_when_the_request_is_taken_up() -> None:
-    """What was asked before it is answered; what was asked behind it is not."""
+    """The mesh answers earlier requests first, and does not answer later ones."""
     bench = Bench()
     peer = bench.peer()
     good = peer.bytes_of(ApiKey.API_VERSIONS, 0)
     bad = peer.bytes_of(ApiKey.METADATA, 1, topics=())[4:-1]
     peer.protocol.data_received(good + frame(bad) + peer.bytes_of(ApiKey.API_VERSIONS, 0))
+    await asyncio.sleep(0.01)
     peer.read()
     assert peer.order == [1]
     assert peer.transport.closed
@@ -334,7 +352,7 @@ async def test_it_dies_while_its_commit_is_stored() -> None:
 
 
 @in_fake_time
-async def test_whoever_sends_nothing_whole_for_long_is_disconnected() -> None:
+async def test_a_client_that_sends_nothing_whole_for_long_is_disconnected() -> None:
     bench = Bench()
     silent, half, length, busy = (bench.peer() for _ in range(4))
     half.protocol.data_received(half.bytes_of(ApiKey.METADATA, 1, topics=())[:-1])
@@ -376,7 +394,7 @@ def test_a_bug_in_a_handler_ends_that_connection_loudly(part: str, monkeypatch: 
         assert peer.transport.closed
         assert not peer.transport.written
         (entry,) = (entry for entry in logs if entry["log_level"] == "error")
-        assert entry["event"] == "a connection was closed: kafka-mesh has a bug"
+        assert entry["event"] == "connection closed: bug in kafka-mesh"
         assert entry["exc_info"]
         assert bench.metric("kafka_mesh_requests_total") == {("METADATA", "UNKNOWN_SERVER_ERROR"): 1}
         other.ask(ApiKey.API_VERSIONS, 0)
@@ -422,7 +440,7 @@ def test_a_pool_that_contradicts_itself_leaves_no_request_without_an_end(monkeyp
 
 @in_fake_time
 async def test_an_answered_request_leaves_nothing_for_the_garbage_collector() -> None:
-    """A request may be of megabytes, and thousands of them may come before the collector does."""
+    """A request may have megabytes, and thousands of them may come before the collector runs."""
     bench = Bench()
     peer = await bench.member("peer")
     gc.collect()
@@ -459,4 +477,4 @@ async def test_a_bug_while_a_fetch_is_answered_early_ends_its_connection_only() 
         patch.setattr(PoolCore, "answer_early", raise_bug)
         peer.heartbeat()
     assert peer.transport.closed
-    assert "a connection was closed: kafka-mesh has a bug" in {entry["event"] for entry in logs}
+    assert "connection closed: bug in kafka-mesh" in {entry["event"] for entry in logs}

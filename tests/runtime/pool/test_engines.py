@@ -67,7 +67,7 @@ async def test_leaving_commits_what_is_not_stored_yet_on_its_own_cluster() -> No
     bench.engine(EU).produce(0, first=0, count=3)
     assert peer.answer(fetch) is not None
     peer.commit({0: positions[0] + 2})
-    await asyncio.sleep(3.5)  # it is answered as not stored
+    await asyncio.sleep(3.5)  # answered as not stored
     await left(peer)
     assert bench.engine(EU).last == {source(0): CommitPosition(2)}
     assert bench.engine(US).last == {}
@@ -119,7 +119,7 @@ async def test_an_engine_that_fails_to_close_is_reported_and_holds_up_nobody() -
         older.leaving.set()
         await asyncio.sleep(0.1)
     (entry,) = logs
-    assert (entry["event"], entry["log_level"]) == ("an engine could not be closed", "error")
+    assert (entry["event"], entry["log_level"]) == ("engine failed to close", "error")
     assert (entry["group"], entry["cluster"], entry["exc_info"]) == ("shop", EU, True)
     assert bench.engine(EU) is not older
 
@@ -170,7 +170,7 @@ async def test_partitions_that_cannot_be_read_are_told_and_keep_no_commit_from_b
 
     us.deliver(ReadingDown("us/orders-1: no answer within 10 s"))
     assert standing() == {("us", "unreadable")}
-    # What the group's own side tells is about something else.
+    # The group's own side reports something else.
     us.deliver(SourceUp())
     assert standing() == {("us", "unreadable")}
     us.deliver(ReadingDown("us/orders-1: TOPIC_AUTHORIZATION_FAILED", UpstreamProblem.NOT_AUTHORIZED))
@@ -184,7 +184,7 @@ async def test_partitions_that_cannot_be_read_are_told_and_keep_no_commit_from_b
 
 @in_fake_time
 async def test_a_bug_in_an_engine_is_seen_and_nothing_behind_it_is_forgotten() -> None:
-    """Both clusters are to be subscribed; the first engine fails."""
+    """The pool subscribes at both clusters; the first engine fails."""
     bench = Bench()
     peer = await bench.member()
     positions = peer.positions()
@@ -208,7 +208,7 @@ async def test_a_bug_in_an_engine_is_seen_and_nothing_behind_it_is_forgotten() -
 
 
 async def failing(bench: Bench) -> Peer:
-    """A member that has 3 records of a cluster whose engine then fails while a commit of 2 is under way."""
+    """A member that has 3 records of a cluster whose engine then fails while a commit of 2 is in flight."""
     peer = await consuming(bench)
     positions = peer.positions()
     for engine in bench.engines:
@@ -224,12 +224,12 @@ async def failing(bench: Bench) -> Peer:
 
 
 @in_fake_time
-async def test_an_engine_that_failed_is_made_anew_and_told_what_the_older_one_was_told() -> None:
+async def test_an_engine_that_failed_is_created_again_and_told_what_the_older_one_was_told() -> None:
     bench = Bench(store_at_once=False)
     with capture_logs() as logs:
         peer = await failing(bench)
     (entry,) = [entry for entry in logs if entry["log_level"] == "error"]
-    assert entry["event"] == "an engine failed: kafka-mesh has a bug"
+    assert entry["event"] == "engine failed: bug in kafka-mesh"
     assert (entry["cluster"], entry["group"], entry["traceback"]) == (EU, "shop", "Traceback ...")
     older, other = bench.engine(EU), bench.engine(US)
     await asyncio.sleep(0.5)
@@ -245,7 +245,7 @@ async def test_an_engine_that_failed_is_made_anew_and_told_what_the_older_one_wa
         newer.assign()
         await asyncio.sleep(SETTLED)
         bench.upstream_health.remind()
-    assert "an engine works again" in [entry["event"] for entry in logs]
+    assert "engine works again" in [entry["event"] for entry in logs]
     fetch = peer.fetch(peer.positions(), max_wait=5_000)
     newer.produce(0, first=0, count=3)
     assert peer.answer(fetch).responses[0].partitions[0].records, "what was not stored comes again"
@@ -298,7 +298,7 @@ async def test_nothing_is_made_for_a_pool_that_left_while_its_engine_rested() ->
     assert bench.upstream_health.described() == []
 
 
-# What is assigned and cannot be opened
+# Assigned partitions that cannot be opened
 
 
 def unopened(*indexes: int, problem: UpstreamProblem = UpstreamProblem.UNREADABLE, lasts: bool = True) -> Unopened:
@@ -338,7 +338,7 @@ async def test_what_cannot_be_opened_is_named_when_that_lasts_and_once_for_each_
     assert told_of == [
         "eu/orders-0: no leader; eu/orders-1: no leader",
         "eu/orders-1: no leader",
-        "all partitions of an upstream cluster can be read again",
+        "upstream partitions readable again",
     ]
 
 
@@ -395,15 +395,15 @@ async def test_upstream_commits_that_fail_are_told_once_and_the_member_is_told_t
         await asyncio.sleep(SETTLED)
         bench.upstream_health.remind()
     events = [entry["event"] for entry in logs if entry.get("problem")]
-    assert events == ["upstream commits fail", "upstream commits are stored again"]
+    assert events == ["upstream commits failing", "upstream commits stored again"]
     assert bench.upstream_health.described() == []
     assert bench.metric("kafka_mesh_upstream_commits_total") == {("eu", "failed"): 20, ("eu", "stored"): 1}
     assert peer.answer(peer.commit({0: positions[0] + 3})).topics[0].partitions[0].error_code == 0
 
 
 @in_fake_time
-async def test_an_engine_that_fails_while_its_cluster_is_left_is_not_made_anew() -> None:
-    """Nothing is held any more then, so that the pool leaves in the same step."""
+async def test_an_engine_that_fails_while_its_cluster_is_left_is_not_created_again() -> None:
+    """No member holds its records any more by then, so the pool leaves the cluster in the same step."""
     bench = Bench(store_at_once=False)
     peer = await consuming(bench)
     bench.engine(EU).assign()

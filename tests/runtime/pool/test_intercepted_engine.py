@@ -1,28 +1,35 @@
-"""Records wait in a lane until their interceptors have seen them: in order, beside those of other partitions, and gone
-with the partition."""
+"""Records wait in a queue until their interceptors have seen them: in order, independent of other partitions, and
+discarded with the partition."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 
-from mesh.interceptors.chain import InterceptorName, OnFailure, Step
-from mesh.interceptors.selection import ConfiguredInterceptor, Isolation, Selection, Stop
+from mesh.interceptors.chain import ChainStep, InterceptorName, OnFailure
+from mesh.interceptors.selection import ConfiguredInterceptor, InterceptionPoint, Isolation, Selection
 from mesh.interceptors.spi import DROP, KEEP, On, Outcome, Record
 from mesh.memory import MemoryBudget
 from mesh.pool.common.ids import GroupId
-from mesh.records.batch import Batch
-from mesh.records.fetched import cut_batches
+from mesh.records.batch import RecordBatch
+from mesh.records.fetched import split_into_runs
 from mesh.records.rewrite import records_of, whole_batches
 from mesh.records.spans import ClusterName, CommitPosition, Gap, Span, TopicName, UpstreamPartition
-from mesh.runtime.interception.judging import Judges, NotJudged, Result, Work
-from mesh.runtime.pool.intercepted_engine import FIRST_REST, MOST_OF_ENGINE, MOST_WAITING, Intake, InterceptedEngine
+from mesh.runtime.interception.interceptor_runner import InterceptorRunner, InterceptorWork, NotIntercepted, Result
+from mesh.runtime.pool.intercepted_engine import (
+    FIRST_BACKOFF,
+    MOST_OF_ENGINE,
+    MOST_WAITING,
+    IntakeInterceptors,
+    InterceptedEngine,
+)
 from mesh.upstream.engine import (
     Assigned,
     AssignedPartition,
     EndReached,
     EngineEvent,
     EngineFailed,
+    EventBatch,
     HighWatermarks,
     Lost,
     PositionReset,
@@ -30,7 +37,6 @@ from mesh.upstream.engine import (
     Reread,
     RereadToken,
     Revoked,
-    Together,
     Truncated,
 )
 from tests.benchmarks.steps import count_steps
@@ -43,37 +49,43 @@ SEEN, BESIDE = (UpstreamPartition(EU, TopicName("seen"), index) for index in ran
 OTHER = UpstreamPartition(EU, TopicName("other"), 0)
 
 
-class HeldJudges(Judges):
-    """Interceptors that take until they may go on. held: partitions whose records wait. asked: of each, which came."""
+class HeldRunner(InterceptorRunner):
+    """Interceptors that wait until a test lets them go on. held: partitions whose records wait. asked: the records that
+    came, by partition."""
 
-    def __init__(self, steps: Mapping[InterceptorName, Step]) -> None:
+    def __init__(self, steps: Mapping[InterceptorName, ChainStep]) -> None:
         super().__init__("front", steps, None, lambda: 0.0)
         self.held: dict[int, asyncio.Event] = {}
         self.failing: set[int] = set()
+        self.raising: set[int] = set()
         self.asked: list[int] = []
 
-    async def judged(self, works: Sequence[Work]) -> list[Result]:
+    async def run(self, works: Sequence[InterceptorWork]) -> list[Result]:
         (work,) = works
         partition = work.task.where.partition
         self.asked.append(partition)
         if partition in self.held:
             await self.held[partition].wait()
         if partition in self.failing:
-            return [NotJudged.TIMED_OUT]
-        return await super().judged(works)
+            return [NotIntercepted.TIMED_OUT]
+        if partition in self.raising:
+            raise RuntimeError("a bug")
+        return await super().run(works)
 
 
 class World:
-    """An engine with an interceptor of the topic `seen`, and what is told of it."""
+    """An engine with an interceptor of the topic `seen`, and its events."""
 
     def __init__(self, function: Callable[[Record], Outcome] = lambda _: KEEP) -> None:
         name = InterceptorName("it")
         configured = ConfiguredInterceptor(
             name, "it", ("seen",), frozenset(On), ("*",), 60.0, 0, OnFailure.FAIL, Isolation.INLINE
         )
-        self.judges = HeldJudges({name: Step(name, Does(function), OnFailure.FAIL)})
-        selection = Selection([configured], lambda topic: [Stop((configured,), topic)])
-        intake = Intake(self.judges, selection, lambda source: (source.topic, source.partition), asyncio.Semaphore(2))
+        self.runner = HeldRunner({name: ChainStep(name, Does(function), OnFailure.FAIL)})
+        selection = Selection([configured], lambda topic: [InterceptionPoint((configured,), topic)])
+        intake = IntakeInterceptors(
+            self.runner, selection, lambda source: (source.topic, source.partition), asyncio.Semaphore(2)
+        )
         self.told: list[EngineEvent] = []
         self.memory = MemoryBudget(1 << 30)
         self.engine = InterceptedEngine(self._make, self.told.append, intake, GROUP, self.memory)
@@ -87,14 +99,14 @@ class World:
             self.behind.deliver(event)
 
     def hold(self, source: UpstreamPartition) -> None:
-        self.judges.held[source.partition] = asyncio.Event()
+        self.runner.held[source.partition] = asyncio.Event()
 
     def let_go(self, source: UpstreamPartition) -> None:
-        self.judges.held.pop(source.partition).set()
+        self.runner.held.pop(source.partition).set()
 
 
-def batches(*values: bytes, base: int = 0) -> tuple[Batch, ...]:
-    return cut_batches(memoryview(bytearray(batch(*values, base=base))), base).batches
+def batches(*values: bytes, base: int = 0) -> tuple[RecordBatch, ...]:
+    return split_into_runs(memoryview(bytearray(batch(*values, base=base))), base).batches
 
 
 def received(source: UpstreamPartition, *values: bytes, base: int = 0) -> Received:
@@ -138,7 +150,7 @@ async def test_what_nobody_sees_passes_at_once() -> None:
     nothing = Reread(SEEN, RereadToken(1), (), True)
     events: list[EngineEvent] = [received(OTHER, b"a"), EndReached(SEEN, 1), HighWatermarks({SEEN: 1}), nothing]
     world.tell(*events)
-    assert world.told == events and world.judges.asked == []
+    assert world.told == events and world.runner.asked == []
 
 
 @in_fake_time
@@ -183,23 +195,39 @@ async def test_order_holds_and_other_partitions_go_on() -> None:
 async def test_what_came_together_is_parted() -> None:
     world = World()
     seen, other, end = received(SEEN, b"a"), received(OTHER, b"b"), EndReached(SEEN, 1)
-    world.tell(Together((seen, other, end)))
-    assert world.told == [Together((other,))]
+    world.tell(EventBatch((seen, other, end)))
+    assert world.told == [EventBatch((other,))]
     await settle()
-    assert world.told == [Together((other,)), seen, end]
+    assert world.told == [EventBatch((other,)), seen, end]
 
 
 @in_fake_time
 async def test_a_failure_stands_and_is_tried_again() -> None:
     world = World()
-    world.judges.failing.add(SEEN.partition)
+    world.runner.failing.add(SEEN.partition)
     event, beside = received(SEEN, b"a"), received(BESIDE, b"b")
     world.tell(event, beside)
-    await asyncio.sleep(FIRST_REST * 2.5)
-    assert world.told == [beside] and world.judges.asked.count(SEEN.partition) == 2
-    world.judges.failing.clear()
-    await asyncio.sleep(FIRST_REST * 2)
+    await asyncio.sleep(FIRST_BACKOFF * 2.5)
+    assert world.told == [beside] and world.runner.asked.count(SEEN.partition) == 2
+    world.runner.failing.clear()
+    await asyncio.sleep(FIRST_BACKOFF * 2)
     assert world.told == [beside, event]
+
+
+@in_fake_time
+async def test_a_bug_ends_the_engine() -> None:
+    """Another one is made then. Without that the partition would stand forever."""
+    world = World()
+    world.hold(BESIDE)
+    world.runner.raising.add(SEEN.partition)
+    world.tell(received(SEEN, b"a"), received(SEEN, b"b", base=1), received(BESIDE, b"c"))
+    await settle()
+    (failed,) = world.told
+    assert isinstance(failed, EngineFailed)
+    assert (failed.reason, "in _intercept" in failed.traceback) == ("RuntimeError('a bug')", True)
+    world.let_go(BESIDE)
+    await settle()
+    assert world.told == [failed] and world.memory.used == 0
 
 
 @in_fake_time

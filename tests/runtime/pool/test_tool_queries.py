@@ -1,4 +1,4 @@
-"""What tools ask is asked upstream a few at a time, where it is to be asked now, and not any more after the end."""
+"""Requests of tools go upstream a few at a time, without delay where possible, and no more after the end."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from mesh.apis.answers import Answer
 from mesh.listener.requests import FramedConnection, PendingRequest
 from mesh.pool.common.effects import Effect
 from mesh.pool.common.queries import DeleteGroups, GroupsDeleted, Question
+from mesh.runtime.pool.share_groups import ShareGroups
 from mesh.runtime.pool.tool_queries import AT_A_TIME, ToolQueries
 from mesh.wire.apis import ApiKey
-from mesh.wire.connection import Request
+from mesh.wire.connection import FramedRequest
 
 pytestmark = pytest.mark.anyio
 
@@ -22,7 +23,7 @@ QUESTION = DeleteGroups(())
 
 
 class Asked:
-    """Answers when it is told to."""
+    """Answers when a test says so."""
 
     def __init__(self) -> None:
         self.waiting: list[asyncio.Future[GroupsDeleted]] = []
@@ -43,7 +44,7 @@ class Asked:
 
 
 def request(number: int) -> PendingRequest:
-    asked = Request(ApiKey.DELETE_GROUPS, 2, number, "a tool", b"", 0)
+    asked = FramedRequest(ApiKey.DELETE_GROUPS, 2, number, "a tool", b"", 0)
     return PendingRequest(cast("FramedConnection", None), asked)
 
 
@@ -54,7 +55,7 @@ async def settle() -> None:
 
 async def test_a_few_at_a_time() -> None:
     upstream, answered = Asked(), list[Effect]()
-    tool_queries = ToolQueries(upstream, answered.extend)
+    tool_queries = ToolQueries(upstream, ShareGroups("vc", None), answered.extend)
     requests = [request(number) for number in range(AT_A_TIME + 1)]
     for each in requests:
         tool_queries.ask(each, QUESTION)
@@ -70,7 +71,7 @@ async def test_a_few_at_a_time() -> None:
 
 async def test_they_are_asked_elsewhere_from_a_change_on() -> None:
     older, newer, answered = Asked(), Asked(), list[Effect]()
-    tool_queries = ToolQueries(older, answered.extend)
+    tool_queries = ToolQueries(older, ShareGroups("vc", None), answered.extend)
     tool_queries.change(newer)
     tool_queries.ask(request(1), QUESTION)
     await settle()
@@ -83,7 +84,7 @@ async def test_they_are_asked_elsewhere_from_a_change_on() -> None:
 
 async def test_nothing_is_answered_after_the_end() -> None:
     upstream, answered = Asked(), list[Effect]()
-    tool_queries = ToolQueries(upstream, answered.extend)
+    tool_queries = ToolQueries(upstream, ShareGroups("vc", None), answered.extend)
     tool_queries.ask(request(1), QUESTION)
     await settle()
     tool_queries.close()

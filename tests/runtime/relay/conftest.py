@@ -1,4 +1,4 @@
-"""Paces that tests do not wait for."""
+"""Short intervals, so that tests do not wait."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ from mesh.runtime.relay import nodes
 
 @pytest.fixture(autouse=True)
 def fast_looks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A look that something has asked for comes at once."""
-    monkeypatch.setattr(nodes, "WORTHWHILE", 0.01)
+    """Requested looks at the cluster come at once."""
+    monkeypatch.setattr(nodes, "LEAST_CHECK_INTERVAL", 0.01)

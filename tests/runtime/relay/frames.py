@@ -1,4 +1,4 @@
-"""Kafka's frames as bytes, in versions that are written easily."""
+"""Kafka's frames as bytes, in versions that are easy to write."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def metadata(brokers: Mapping[int, tuple[str, int]]) -> bytes:
 
 
 def brokers_in(frame: bytes) -> dict[int, tuple[str, int]]:
-    """Of an answer to Metadata v4, without its length."""
+    """The brokers in an answer to Metadata v4, without its length."""
     (count,) = unpack_from(">i", frame, 8)
     at, found = 12, {}
     for _ in range(count):
@@ -54,7 +54,7 @@ def versions(serves: Mapping[Any, tuple[int, int]]) -> bytes:
 
 
 def versions_in(frame: bytes) -> dict[int, tuple[int, int]]:
-    """Of an answer to ApiVersions v0, without its length."""
+    """The versions in an answer to ApiVersions v0, without its length."""
     (count,) = unpack_from(">i", frame, 6)
     rows = (unpack_from(">hhh", frame, 10 + 6 * index) for index in range(count))
     return {key: (lowest, highest) for key, lowest, highest in rows}

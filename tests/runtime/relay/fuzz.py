@@ -3,8 +3,8 @@
     python -m tests.runtime.relay.fuzz --seed 7 --count 1000000
 
 A stream is some requests of a client, or a broker's answers to them, with bits flipped, numbers replaced, parts cut out
-or repeated, cut into chunks anywhere. It goes through a connection of its own: bare, on a listener with SASL, or with
-none. Nothing but a closed connection may come of it: any exception ends the run, and so does what stays afterwards.
+or repeated, cut into chunks anywhere. It goes through a new connection: bare, on a listener with SASL, or with none. It
+may at most close the connection: any exception ends the run, and so does any state that stays afterwards.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ LOOKED_AT = (
     (ApiKey.API_VERSIONS, 4),
     (ApiKey.SASL_AUTHENTICATE, 2),
 )
-"""Of these answers more is read than their heads."""
+"""Answers of which the relay reads more than the head."""
 
 
 class Wire(FakeTransport):
@@ -73,12 +73,12 @@ class Fuzz:
         sasl = Sasl((Mechanism.PLAIN,), Credentials([StoredUser("alice", password="sesam")], None), time.time)
         self.worlds = [
             World(FakeCluster(1)),
-            World(FakeCluster(1), is_bare=True),
+            World(FakeCluster(1), passes_authentication=True),
             World(FakeCluster(1), security=ListenerSecurity(sasl=sasl)),
         ]
         for world in self.worlds:
             world.ports = {0: 1_000}
-            world.nodes._looked.set()
+            world.nodes._nodes_known.set()
             world.nodes._nodes[0] = RelayNode(0, "broker", 9092)
             world.nodes.open_leg = _no_socket  # type: ignore[method-assign]
 
@@ -105,7 +105,7 @@ class Fuzz:
         await asyncio.sleep(0)
 
     def _feed(self, end: RelayConnection | Leg, data: bytes) -> None:
-        """In chunks, as long as it is there."""
+        """Feeds it in chunks, as long as the connection is open."""
         at = 0
         while at < len(data):
             if isinstance(end, Leg) and not end.is_open:
@@ -151,13 +151,13 @@ class Fuzz:
         return answer(id, body)
 
     async def end(self) -> None:
-        """Nothing may be left."""
+        """Asserts that nothing is left."""
         for world in self.worlds:
             assert not world.listener.connections
             assert all(node.legs == 0 for node in world.nodes.known.values())
             world.runtime.close_connections()
             await world.runtime.closed()
-        await until(_are_gone)  # a failed authentication names its connection until it would have been answered
+        await until(_are_gone)  # a failed authentication names its connection until its answer is due
 
 
 def _are_gone() -> bool:
@@ -165,13 +165,13 @@ def _are_gone() -> bool:
     return not any(isinstance(each, RelayConnection) for each in gc.get_objects())
 
 
-async def _no_socket(node: int | None, leg: Leg, *, is_bare: bool) -> tuple[RelayNode, float]:
+async def _no_socket(node: int | None, leg: Leg, *, passes_authentication: bool) -> tuple[RelayNode, float]:
     leg.connection_made(Wire(leg, "broker"))  # type: ignore[arg-type]
     return RelayNode(0, "broker", 9092), math.inf
 
 
 async def run(seed: int, count: int) -> Counter[str]:
-    """How the connections of so many streams ended. Raises what came out of one."""
+    """The ends of the connections of so many streams. Raises their exceptions."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
     problems: list[BaseException] = []
     asyncio.get_running_loop().set_exception_handler(

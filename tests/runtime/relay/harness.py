@@ -1,4 +1,4 @@
-"""A relay on real sockets, between raw clients and brokers that do what a test says."""
+"""A relay on real sockets, between raw clients and brokers that act as a test says."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from mesh.listener.limits import Descriptors, Gate, Limits
+from mesh.listener.limits import ConnectionLimiter, Descriptors, Limits
 from mesh.listener.listener import Listener
 from mesh.listener.security import ListenerSecurity
 from mesh.records.spans import ClusterName
@@ -28,13 +28,13 @@ from tests.runtime.relay.loops import PATIENCE, until
 
 HOST = "127.0.0.1"
 START = Struct(">hhi")
-OURS = b"kafka-mesh"  # the client id of the mesh's own questions
+OURS = b"kafka-mesh"  # the client id of the mesh's own requests
 UNRATIONED = Limits(request_rate=1 << 40, request_rate_per_address=1 << 40)
 SERVES: Mapping[int, tuple[int, int]] = {
     **{int(key): (each.lowest, each.highest) for key, each in RELAYED_APIS.items()},
     int(ApiKey.METADATA): (0, 4),
 }
-"""What a broker says that it serves; Metadata in a version that is written easily."""
+"""The versions that a broker reports; Metadata in a simple version."""
 
 
 @dataclass(slots=True, eq=False)
@@ -49,7 +49,7 @@ class Asked:
 
 @dataclass(slots=True, eq=False)
 class Leg:
-    """A connection of the mesh to a broker. data: all that has come, if the broker does not cut it into requests."""
+    """A connection of the mesh to a broker. data: all received bytes, if the broker does not cut them into requests."""
 
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
@@ -62,14 +62,14 @@ Script = Callable[["FakeBroker", Leg, Asked], None]
 
 
 def echo(broker: FakeBroker, leg: Leg, asked: Asked) -> None:
-    """Answers with what was asked, behind its head."""
+    """Answers with the body of the request, behind its head."""
     leg.writer.write(answer(asked.correlation_id, asked.frame[8:]))
 
 
 class FakeBroker:
-    """Answers what the mesh asks, and clients as the script says. serves: what ApiVersions says.
+    """Answers the mesh's requests itself, and clients' requests as the script says. serves: the answer to ApiVersions.
 
-    reads: false for one that reads nothing. cuts: false for one that looks at nothing that comes.
+    reads: false for a broker that reads nothing. cuts: false for one that does not look at what it gets.
     """
 
     def __init__(self, cluster: FakeCluster, id: int) -> None:
@@ -78,22 +78,25 @@ class FakeBroker:
         self.script: Script = echo
         self.serves = dict(SERVES)
         self.legs: list[Leg] = []
-        """Those of clients."""
+        """The legs of clients."""
         self.accepted = 0
         self.reads = True
         self.cuts = True
         self.refuses = False
         self.port = 0
         self._server: asyncio.Server | None = None
+        self._is_stopped = False
         self.writers: list[asyncio.StreamWriter] = []
         self._serving = 0
 
     async def start(self) -> None:
-        """At the port that it had, if it had one."""
+        """Starts it, at its earlier port if it had one."""
+        self._is_stopped = False
         self._server = await asyncio.start_server(self._serve, HOST, self.port, limit=1 << 20)
         self.port = self._server.sockets[0].getsockname()[1]
 
     def stop(self) -> None:
+        self._is_stopped = True
         if self._server is not None:
             self._server.close()
             self._server = None
@@ -101,13 +104,13 @@ class FakeBroker:
             writer.transport.abort()
 
     async def stopped(self) -> None:
-        """Nothing of it is at work any more."""
+        """Waits until no part of it runs any more."""
         self.stop()
         await until(lambda: not self._serving)
 
     @property
     def leg(self) -> Leg:
-        """The newest."""
+        """The newest leg."""
         return self.legs[-1]
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -120,6 +123,9 @@ class FakeBroker:
             self._serving -= 1
 
     async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._is_stopped:  # it was accepted before, and is served now
+            writer.transport.abort()
+            return
         if self.refuses:
             writer.close()
             return
@@ -162,9 +168,10 @@ class FakeBroker:
 
 
 class FakeCluster:
-    """Brokers, and what they say of each other. addresses: what Metadata says, with that of the guide.
+    """Brokers, and their answers about each other. addresses: those of Metadata, and that of the guide.
 
-    The guide is a broker without an id, which answers the mesh's own questions only, so that all others may be down.
+    The guide is a broker without an id, which answers only the mesh's own requests, so that all other brokers may be
+    down.
     """
 
     def __init__(self, count: int) -> None:
@@ -202,7 +209,7 @@ class Client:
         return await self.frame()
 
     async def rest(self) -> bytes:
-        """All that still comes, until the connection has ended."""
+        """All further bytes, until the connection has ended."""
         data = bytearray()
         try:
             while piece := await self.reader.read(1 << 16):
@@ -229,18 +236,20 @@ class World:
         security: ListenerSecurity | None = None,
         refused: Collection[ApiKey] = (),
         *,
-        is_bare: bool = False,
+        passes_authentication: bool = False,
     ) -> None:
         self.cluster = cluster
         self.metrics = Metrics()
         self.ports: dict[int | None, int] = {}
         self.undeclared: frozenset[int] = frozenset()
         self.looks = 0
-        self.listener = Listener("front", self.metrics, security, Gate(limits, Descriptors(1 << 20)))
+        self.listener = Listener("front", self.metrics, security, ConnectionLimiter(limits, Descriptors(1 << 20)))
         access = ConnectionSettings(setup_timeout=PATIENCE, request_timeout=PATIENCE)
         bootstrap = f"{HOST}:{cluster.guide.port}"
-        self.nodes = RelayNodes(ClusterName("eu"), bootstrap, access, self.place_of, PATIENCE, self._looked)
-        self.runtime = RelayRuntime(self.listener, self.nodes, refused, lambda _: None, is_bare=is_bare)
+        self.nodes = RelayNodes(ClusterName("eu"), bootstrap, access, self.advertised_address, PATIENCE, self._looked)
+        self.runtime = RelayRuntime(
+            self.listener, self.nodes, refused, lambda _: None, passes_authentication=passes_authentication
+        )
         self.metrics.add_collector(lambda: samples_of(self.runtime))
         self._servers: list[asyncio.Server] = []
         self._clients: list[Client] = []
@@ -251,21 +260,21 @@ class World:
 
     @property
     def connections(self) -> list[RelayConnection]:
-        """Those of all clients, in the order in which they came."""
+        """The connections of all clients, in the order in which they came."""
         return [each._connection for each in self.listener.connections.values()]  # type: ignore[attr-defined]
 
     @property
     def held(self) -> int:
-        """Bytes of chunks that something refers to."""
+        """Bytes of chunks that are referred to."""
         return self.runtime._services.chunks.held
 
     @property
     def waiting_upstream(self) -> int:
-        """Bytes that brokers have not taken."""
+        """Bytes that brokers have not taken yet."""
         legs = [each._leg for each in self.connections]
         return sum(each._transport.get_write_buffer_size() for each in legs if each is not None and each._transport)
 
-    def place_of(self, node: int) -> tuple[str, int] | None:
+    def advertised_address(self, node: int) -> tuple[str, int] | None:
         return (HOST, self.ports[node]) if node in self.ports else None
 
     async def listen(self, nodes: Iterable[int | None]) -> None:
@@ -281,13 +290,13 @@ class World:
         return client
 
     async def known(self) -> None:
-        """The mesh has looked at the cluster for the first time."""
+        """Returns when the mesh has looked at the cluster for the first time."""
         await until(lambda: self.looks)
 
     async def look(self) -> None:
-        """The mesh looks at the cluster anew."""
+        """The mesh looks at the cluster again."""
         looks = self.looks
-        self.nodes._look_soon.set()
+        self.nodes._check_soon.set()
         await until(lambda: self.looks > looks)
 
     def metric(self, name: str) -> dict[tuple[str, ...], float]:
@@ -329,19 +338,19 @@ async def world(
     limits: Limits = UNRATIONED,
     security: ListenerSecurity | None = None,
     refused: Collection[ApiKey] = (),
-    is_bare: bool = False,
+    passes_authentication: bool = False,
     declared: int | None = None,
     start: bool = True,
     serves: Mapping[Any, tuple[int, int]] = SERVES,
 ) -> AsyncIterator[World]:
-    """count: of brokers, with the ids from 0 on. declared: of ids that have an address; as many, if it is None. start:
-    the brokers; else they only have their ports. serves: the first broker."""
+    """count: of brokers, with the ids from 0 on. declared: the number of ids that have an address; None for as many.
+    start: starts the brokers; else they only have their ports. serves: of the first broker."""
     cluster = FakeCluster(count)
     cluster.brokers[0].serves = dict(serves)
     await cluster.start()
     if not start:
         await cluster.stop()
-    made = World(cluster, limits, security, refused, is_bare=is_bare)
+    made = World(cluster, limits, security, refused, passes_authentication=passes_authentication)
     try:
         await made.listen([None, *range(count if declared is None else declared)])
         yield made

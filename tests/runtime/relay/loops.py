@@ -1,4 +1,4 @@
-"""Event loops on which tests run, and how they wait."""
+"""Event loops for tests, and how they wait."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 import uvloop
 
 PATIENCE = 40
-"""Seconds that anything may take; only what hangs takes so long."""
+"""Seconds that any step may take; only a hang takes so long."""
 
 
 async def until(condition: Callable[[], object]) -> None:
@@ -25,7 +25,8 @@ Test = Callable[..., Awaitable[None]]
 
 
 def on(*loops: Callable[[], asyncio.AbstractEventLoop]) -> Callable[[Test], Callable[..., None]]:
-    """Makes an async test one for pytest, on each of these event loops. What the loop would only log fails it."""
+    """Makes an async test one for pytest, on each of these event loops. A test fails on errors that the loop would only
+    log."""
 
     def decorate(test: Test) -> Callable[..., None]:
         @wraps(test)

@@ -1,4 +1,4 @@
-"""Who a client is: found out at the listener, or at the cluster itself."""
+"""The identity of a client: established at the listener, or at the cluster itself."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ async def test_a_request_before_authentication_closes() -> None:
 
 @everywhere
 async def test_all_at_once() -> None:
-    """Without waiting for the answers, which no client does; they come in order."""
+    """It does not wait for the answers, unlike any real client; they come in order."""
     async with world(security=with_sasl()) as made:
         client = await made.client()
         client.send(request(ApiKey.API_VERSIONS, 0, 0), HANDSHAKE, token(2), HEARTBEAT)
@@ -172,10 +172,10 @@ async def test_brokers_without_sasl_do_not_matter() -> None:
 
 @anyhow
 async def test_requests_that_are_answered_here_are_rationed() -> None:
-    """Those of one chunk too: it would be much work at once, for a client that nobody knows."""
+    """Requests of one chunk too: they would be much work at once, for an unknown client."""
     from mesh.listener.limits import Limits
 
-    async with world(security=with_sasl(), limits=Limits(request_rate=20)) as made:
+    async with world(security=with_sasl(), limits=Limits(request_rate=1)) as made:
         client = await made.client()
         client.send(*[request(ApiKey.API_VERSIONS, 0, id) for id in range(5_000)])
         await client.frame()
@@ -188,7 +188,7 @@ async def test_requests_that_are_answered_here_are_rationed() -> None:
 
 
 def upstream(error: int = 0) -> Any:
-    """A broker that lets anybody in who brings a token."""
+    """A broker that accepts any client with a token."""
 
     def script(broker: FakeBroker, leg: Leg, asked: Asked) -> None:
         match asked.key:
@@ -209,7 +209,7 @@ async def bare_client(made: World) -> Client:
 
 @everywhere
 async def test_tokens_pass() -> None:
-    async with world(is_bare=True) as made:
+    async with world(passes_authentication=True) as made:
         client = await bare_client(made)
         await authenticate(client)
         frames = [len(each.frame).to_bytes(4, "big") + each.frame for each in made.broker.leg.asked]
@@ -219,7 +219,7 @@ async def test_tokens_pass() -> None:
 
 @everywhere
 async def test_only_small_requests_before_the_cluster_has_let_it_in() -> None:
-    async with world(is_bare=True) as made:
+    async with world(passes_authentication=True) as made:
         client = await bare_client(made)
         client.send(request(ApiKey.SASL_AUTHENTICATE, 1, 1, bytes(64 << 10)))
         assert await client.rest() == b""
@@ -236,7 +236,7 @@ async def test_only_small_requests_before_the_cluster_has_let_it_in() -> None:
 @anyhow
 async def test_a_cluster_that_lets_nobody_in(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "AUTHENTICATION_TIMEOUT", 0.1)
-    async with world(is_bare=True) as made:
+    async with world(passes_authentication=True) as made:
         client = await bare_client(made)
         made.broker.script = upstream(error=58)
         client.send(HANDSHAKE, token(2))
@@ -247,9 +247,9 @@ async def test_a_cluster_that_lets_nobody_in(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @anyhow
-async def test_who_is_let_in_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_client_that_is_let_in_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "AUTHENTICATION_TIMEOUT", 0.5)
-    async with world(is_bare=True) as made:
+    async with world(passes_authentication=True) as made:
         made.broker.script = upstream()
         client = await made.client()
         await authenticate(client)
@@ -260,7 +260,7 @@ async def test_who_is_let_in_stays(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @everywhere
 async def test_a_handshake_whose_tokens_are_no_requests() -> None:
-    async with world(is_bare=True) as made:
+    async with world(passes_authentication=True) as made:
         client = await bare_client(made)
         client.send(request(ApiKey.SASL_HANDSHAKE, 0, 1, text("PLAIN")))
         assert await client.rest() == b""
@@ -271,7 +271,7 @@ async def test_a_handshake_whose_tokens_are_no_requests() -> None:
 async def test_versions_are_the_brokers_own() -> None:
     from tests.runtime.relay.frames import versions
 
-    async with world(is_bare=True) as made:
+    async with world(passes_authentication=True) as made:
         listed = {ApiKey.SASL_HANDSHAKE: (0, 1), ApiKey.FETCH: (4, 99)}
         made.broker.script = lambda broker, leg, asked: leg.writer.write(answer(asked.correlation_id, versions(listed)))
         found = versions_in(await (await made.client()).ask(ApiKey.API_VERSIONS, 0))

@@ -1,4 +1,4 @@
-"""Brokers that stop, or say what nobody can have meant: the one client whose connection it is sees it, and no other."""
+"""Brokers that stop, or send nonsense: only the client of that connection notices."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ASK = request(ApiKey.HEARTBEAT, 3, 1)
 
 
 async def bystander(made: World) -> Callable[[], object]:
-    """A client to which nothing may happen; ask it at the end."""
+    """A client that must not notice anything; ask it at the end."""
     client = await made.client()
     assert await client.ask(ApiKey.HEARTBEAT, 3)
 
@@ -136,7 +136,7 @@ async def test_it_closes_what_is_idle() -> None:
             made.broker.leg.writer.close()
             assert await client.rest() == b""
         assert made.lost == {("0", "closed"): 1}
-        (entry,) = (entry for entry in logs if entry["event"] == "a connection to a broker was lost")
+        (entry,) = (entry for entry in logs if entry["event"] == "broker connection lost")
         assert (entry["node"], entry["reason"]) == (0, "the broker closed the connection")
         await goes_on()  # type: ignore[misc]
 

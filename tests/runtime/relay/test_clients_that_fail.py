@@ -1,4 +1,4 @@
-"""Clients that send what nobody can have meant, or stop in the middle of it."""
+"""Clients that send nonsense, or stop in the middle of a request."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ async def test_it_reads_nothing() -> None:
 
 @anyhow
 async def test_more_requests_in_flight_than_are_remembered() -> None:
-    """No more are read until some are answered, and all are."""
+    """The mesh reads no more until some are answered; all are answered."""
     count = 20_000
     async with world(limits=UNRATIONED) as made:
         waiting: list[tuple[object, int]] = []

@@ -1,4 +1,4 @@
-"""What is refused, counted and rationed."""
+"""Refused, counted and limited requests."""
 
 from __future__ import annotations
 

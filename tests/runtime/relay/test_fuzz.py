@@ -1,4 +1,4 @@
-"""A short run; `make fuzz-relay` makes long ones."""
+"""A short run; `make fuzz-relay` runs longer ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Several listeners of a relay: clients of each are told of its addresses only, and one ends without the others."""
+"""Several listeners of a relay: clients learn only the addresses of their own listener, and one listener ends without
+the others."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ class Outside:
         self._server: asyncio.Server | None = None
 
     async def begin(self) -> None:
-        """Anew, if it has ended."""
+        """Begins; again if it has ended."""
         self._world.runtime.begin_listener(OUTSIDE, self._place_of, lambda _: None)
         if self._server is None:
             loop = asyncio.get_running_loop()
@@ -116,7 +117,7 @@ async def test_one_that_ends_does_not_wait_for_ever() -> None:
 
 
 @everywhere
-async def test_one_that_begins_anew_serves_new_clients_and_lets_go_of_the_old() -> None:
+async def test_one_that_starts_again_serves_new_clients_and_lets_go_of_the_old() -> None:
     async with world() as made:
         outside = await outside_of(made)
         old = await outside.client()

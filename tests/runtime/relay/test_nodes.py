@@ -34,8 +34,8 @@ async def ended(clients: list[Client]) -> None:
 
 @everywhere
 async def test_a_connection_to_a_node_that_is_down_is_reset() -> None:
-    """As by a host where nobody listens. One that is closed while its first answer is waited for, franz-go takes for a
-    listener with TLS, and gives up what it was to send."""
+    """As from a host without a listener on that port. If the connection closes during its first request, franz-go takes
+    it for a listener with TLS, and gives up its records."""
     async with world(2) as made:
         await made.known()
         made.broker.stop()
@@ -57,10 +57,10 @@ async def test_attempts_to_reach_a_node_that_is_down_are_shared() -> None:
         tried = 0
         attempt = made.nodes._attempt
 
-        async def counted(node: RelayNode, leg: Leg, *, is_bare: bool) -> float:
+        async def counted(node: RelayNode, leg: Leg, *, passes_authentication: bool) -> float:
             nonlocal tried
             tried += 1
-            return await attempt(node, leg, is_bare=is_bare)
+            return await attempt(node, leg, passes_authentication=passes_authentication)
 
         made.nodes._attempt = counted  # type: ignore[method-assign]
         node.retry_at = asyncio.get_running_loop().time() + 0.5
@@ -81,7 +81,7 @@ async def test_all_that_wait_go_on_when_it_is_back() -> None:
         made.nodes.known[0].retry_at = asyncio.get_running_loop().time() + 0.3
         clients = [await made.client(0) for _ in range(20)]
         await until(lambda: len(made.connections) == 20)
-        clients.pop(0).abort()  # whose turn it was, maybe
+        clients.pop(0).abort()  # perhaps it was this one's turn
         await made.broker.start()
         for client in clients:
             assert await client.ask(ApiKey.HEARTBEAT, 3)
@@ -118,10 +118,10 @@ async def test_a_place_that_is_none(place: tuple[str, int]) -> None:
 
 @everywhere
 async def test_a_cluster_of_which_nobody_answers_at_first() -> None:
-    """The first client has it looked at again, long before the interval is over."""
+    """The first client makes the mesh look again, long before the interval is over."""
     async with world(start=False) as made:
         made.broker.script = tell_metadata
-        await until(lambda: made.cluster.guide.accepted == 0 and made.nodes._look_soon is not None)
+        await until(lambda: made.cluster.guide.accepted == 0 and made.nodes._check_soon is not None)
         client = await made.client(0)
         client.send(b"")
         await until(lambda: made.connections)
@@ -131,7 +131,7 @@ async def test_a_cluster_of_which_nobody_answers_at_first() -> None:
 
 @anyhow
 async def test_nobody_answers_within_the_first_look(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nodes, "FIRST_LOOK", 0.05)
+    monkeypatch.setattr(nodes, "NODES_TIMEOUT", 0.05)
     async with world(start=False) as made:
         clients = [await made.client(0), await made.client(None)]
         clients[1].send(request(ApiKey.HEARTBEAT, 3, 1))
@@ -159,16 +159,16 @@ async def test_the_problem_of_a_node_without_an_address() -> None:
     health = UpstreamHealth(("eu",), asyncio.get_running_loop().time)
     told = NodeHealth(health, "eu", "front")
     with capture_logs() as logs:
-        told.looked({FIRST: frozenset()})
+        told.update({FIRST: frozenset()})
         assert not health.described()
-        told.looked({FIRST: frozenset({2})})
-        told.looked({FIRST: frozenset({2}), ListenerName("outside"): frozenset()})
-        told.looked({FIRST: frozenset({2, 3}), ListenerName("outside"): frozenset({3})})
+        told.update({FIRST: frozenset({2})})
+        told.update({FIRST: frozenset({2}), ListenerName("outside"): frozenset()})
+        told.update({FIRST: frozenset({2, 3}), ListenerName("outside"): frozenset({3})})
         (problem,) = health.described()
         assert problem["problem"] == "node_without_address"
         without = "no address is declared for"
         assert problem["reason"] == f"{without} 2, 3: see nodes.ids; {without} 3 at listener outside: see nodes.ids"
-        told.looked({FIRST: frozenset()})
+        told.update({FIRST: frozenset()})
         assert not health.described()
     assert len(logs) == 2, "once, and again when it is another one"
 
@@ -196,7 +196,7 @@ async def test_nodes_come_and_leave() -> None:
 
 @everywhere
 async def test_a_node_changes_its_address() -> None:
-    """An answer that passes tells of it, before anybody looks."""
+    """An answer that passes reports it, before the next look."""
     async with world(2) as made:
         made.cluster.brokers[1].script = tell_metadata
         before = await made.client(0)
@@ -248,7 +248,7 @@ async def test_it_ends_though_a_look_was_asked_for_just_now() -> None:
         async with world() as made:
             await made.known()
             await until(lambda: made.nodes.are_known)
-            made.nodes._look_soon.set()
+            made.nodes._check_soon.set()
             for _ in range(steps):
                 await asyncio.sleep(0)
             await made.runtime.closed()
@@ -262,6 +262,6 @@ async def test_no_node_at_all() -> None:
     await made.known()
     made.nodes._nodes.clear()
     with pytest.raises(Unreachable, match="no nodes"):
-        await made.nodes.open_leg(None, Leg(None, None), is_bare=False)  # type: ignore[arg-type]
+        await made.nodes.open_leg(None, Leg(None, None), passes_authentication=False)  # type: ignore[arg-type]
     await made.stop()
     await cluster.stop()

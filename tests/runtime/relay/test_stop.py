@@ -1,15 +1,22 @@
-"""The end of a relay: who waits gets its answer, and nobody else holds it up."""
+"""The end of a relay: waiting clients get their answers, and no other client delays it."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
 from struct import pack
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
+from mesh.listener.listener import Listener
+from mesh.listener.peer import Peer
+from mesh.runtime.relay.graceful_stop import GracefulStop
 from mesh.security.credentials import Credentials
+from mesh.telemetry.metrics import Metrics
 from mesh.wire.apis import ApiKey
+from tests.fake_time import in_fake_time
 from tests.runtime.relay.frames import produce, request
 from tests.runtime.relay.harness import Asked, World, echo, world
 from tests.runtime.relay.loops import PATIENCE, anyhow, everywhere, until
@@ -48,7 +55,7 @@ async def test_idle_connections_close_at_once_others_with_their_answers() -> Non
 
 @everywhere
 async def test_a_client_that_never_pauses_does_not_hold_it_up() -> None:
-    """Nothing more is read of what it asks, but the rest of a request that has begun."""
+    """The relay reads only the rest of a request that has begun."""
     waiting: list[Asked] = []
     async with world() as made:
         made.broker.script = lambda broker, leg, asked: waiting.append(asked)
@@ -67,7 +74,7 @@ async def test_a_client_that_never_pauses_does_not_hold_it_up() -> None:
 
 
 @everywhere
-async def test_who_connects_while_it_stops_is_closed() -> None:
+async def test_a_client_that_connects_while_it_stops_is_closed() -> None:
     waiting: list[Asked] = []
     async with world() as made:
         made.broker.script = lambda broker, leg, asked: waiting.append(asked)
@@ -83,7 +90,7 @@ async def test_who_connects_while_it_stops_is_closed() -> None:
 
 
 @anyhow
-async def test_who_waits_longer_than_the_grace_is_closed() -> None:
+async def test_a_client_that_waits_longer_than_the_grace_is_closed() -> None:
     async with world() as made:
         made.broker.script = lambda *_: None
         client = await made.client()
@@ -97,6 +104,19 @@ async def test_who_waits_longer_than_the_grace_is_closed() -> None:
         assert await client.rest() == b""
 
 
+@in_fake_time
+async def test_the_grace_counts_from_the_begin_of_the_stop() -> None:
+    waiting = cast(Peer, SimpleNamespace(is_busy=True, close=lambda: None))
+    stop = GracefulStop(Listener("front", Metrics()), lambda: [waiting])
+    begun = asyncio.get_running_loop().time()
+    stop.begin(6.0)
+    await asyncio.sleep(4.0)
+    await stop.drained()
+    assert asyncio.get_running_loop().time() == begun + 6.0
+    await stop.drained()
+    assert asyncio.get_running_loop().time() == begun + 6.0
+
+
 @anyhow
 async def test_nobody_is_connected() -> None:
     async with world() as made:
@@ -105,7 +125,7 @@ async def test_nobody_is_connected() -> None:
 
 
 @anyhow
-async def test_who_waits_for_the_mesh_itself_gets_its_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_client_that_waits_for_the_mesh_itself_gets_its_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     checked = threading.Event()
     checked.set()
     monkeypatch.setattr(Credentials, "verify", lambda *_: checked.wait(PATIENCE))

@@ -1,4 +1,4 @@
-"""Requests to a router that decides for each of them: what it is asked, sends and answers."""
+"""Requests to a router that decides for each of them: what it gets, sends and answers."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from mesh.routing.spi import (
 from mesh.security.principals import ANONYMOUS, Principal
 from mesh.wire.apis import ApiKey, Versions
 from mesh.wire.features import Features, Levels
+from tests.runtime.entity_router.test_requests import coordinators, errors, offsets, produce
 from tests.runtime.relay.frames import versions_in
 from tests.runtime.relay.loops import anyhow, everywhere, until
 from tests.runtime.request_router.harness import EU, EU_NODE, US, US_NODE, ToRoute, routed
-from tests.runtime.router.test_requests import coordinators, errors, offsets, produce
 
 LIST_OFFSETS = {"topics": [{"name": "orders", "partitions": [{"partition_index": 0, "offset": 7}]}]}
 
@@ -85,7 +85,7 @@ async def test_answers_leave_in_the_order_of_their_requests() -> None:
 @anyhow
 async def test_one_request_may_be_sent_to_several_routes() -> None:
     class Both(Router):
-        """Adds up what both clusters say."""
+        """Adds up the answers of both clusters."""
 
         async def on_request(self, request: Request, context: RouterContext) -> RouterResult:
             nodes = [context.any_node(route) for route in (EU, US)]
@@ -140,7 +140,7 @@ async def test_a_produce_passes_through_a_router() -> None:
 
 
 class Fails(Router):
-    """Does what its result says."""
+    """Fails as its result says."""
 
     def __init__(self, result: RouterResult | Exception) -> None:
         self.result = result
@@ -165,7 +165,7 @@ async def test_what_closes_a_connection() -> None:
 @anyhow
 async def test_a_route_that_is_down_is_said_to_its_router() -> None:
     class Falls(Router):
-        """The second route where the first is down."""
+        """Uses the second route if the first is down."""
 
         async def on_request(self, request: Request, context: RouterContext) -> RouterResult:
             try:
@@ -254,7 +254,7 @@ async def test_a_node_of_no_route_is_not_there() -> None:
 @anyhow
 async def test_what_is_sent_to_a_node_is_received_by_it() -> None:
     class ToNode(Router):
-        """Sends to the node that the client came to, or to the one that a Heartbeat's generation is the id of."""
+        """Sends to the client's own node, or to the node whose id is the generation of a Heartbeat."""
 
         async def on_request(self, request: Request, context: RouterContext) -> RouterResult:
             node = context.node or context.node_for_id(request.body["generation_id"])
@@ -271,7 +271,7 @@ async def test_what_is_sent_to_a_node_is_received_by_it() -> None:
 
 
 @anyhow
-async def test_who_the_client_is() -> None:
+async def test_the_identity_of_the_client() -> None:
     seen: list[tuple[str, Principal]] = []
 
     class Looks(Router):

@@ -1,4 +1,4 @@
-"""Requests of static routes: they pass as they come, and nobody reads them."""
+"""Requests of static routes: they pass in pieces, undecoded."""
 
 from __future__ import annotations
 
@@ -14,29 +14,28 @@ from mesh.runtime.request_router import connection, work
 from mesh.runtime.request_router.static_legs import MOST_HELD, StaticLeg, routable
 from mesh.wire.apis import ApiKey
 from mesh.wire.relayed_apis import RELAYED_APIS
+from tests.runtime.entity_router.test_requests import offsets, produce
 from tests.runtime.relay.frames import answer, framed
 from tests.runtime.relay.loops import anyhow, everywhere, until
 from tests.runtime.request_router.harness import EU, US, US_NODE, ToRoute, routed
-from tests.runtime.router.test_requests import offsets, produce
 
 ANSWER = {"responses": [{"name": "orders", "partition_responses": [{"index": 0, "base_offset": 5}]}]}
 
 
 def raw_produce(records: bytes, correlation_id: int = 1, acks: int = -1) -> bytes:
-    """v3: one partition of orders. The records are none, and the client id is all its own."""
+    """v3: one partition of orders. The records are invalid, and the client id is unusual."""
     body = pack(">hhii", -1, acks, 1_000, 1) + pack(">h", 6) + b"orders" + pack(">iii", 1, 0, len(records)) + records
     return framed(pack(">hhih", ApiKey.PRODUCE, 3, correlation_id, 4) + b"mine" + body)
 
 
 @pytest.fixture
 def unread(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing may be read as a tree."""
+    """Fails if anything is read as a tree."""
 
     def fail(*_: object) -> None:
         raise AssertionError("it was read")
 
-    for name in ("read_tree", "write_tree"):
-        monkeypatch.setattr(work, name, fail)
+    monkeypatch.setattr(work.RouterWork, "begin", fail)
 
 
 @pytest.mark.usefixtures("unread")
@@ -71,7 +70,7 @@ async def test_it_passes_before_all_of_it_has_come() -> None:
 
 
 class Slow(ToRoute):
-    """Answers a Heartbeat when it is told to, and sends everything else to eu."""
+    """Answers a Heartbeat when a test says so, and sends all other requests to eu."""
 
     gate = asyncio.Event()
 
@@ -117,7 +116,7 @@ async def test_a_broker_that_is_lost_closes_the_connection() -> None:
 
 @anyhow
 async def test_a_client_that_reads_nothing_stops_its_brokers() -> None:
-    """What waits for an answer before it is bounded, and then no more is read."""
+    """The mesh bounds the answers that wait for an earlier one, and then reads no more."""
     Slow.gate = asyncio.Event()
     async with routed(Slow, static_routes={ApiKey.LIST_OFFSETS: EU}) as made:
         told = bytes(300 << 10)
@@ -137,7 +136,7 @@ async def test_a_client_that_reads_nothing_stops_its_brokers() -> None:
 
 @pytest.fixture
 def legs(monkeypatch: pytest.MonkeyPatch) -> list[StaticLeg]:
-    """Those that are made."""
+    """The existing legs."""
     made: list[StaticLeg] = []
 
     class Noted(StaticLeg):
@@ -151,7 +150,8 @@ def legs(monkeypatch: pytest.MonkeyPatch) -> list[StaticLeg]:
 
 @anyhow
 async def test_a_broker_whose_answers_waited_goes_on_behind_those_of_another(legs: list[StaticLeg]) -> None:
-    """What waits for the answer of another route is bounded; when that has left, the rest is read."""
+    """The mesh bounds the answers that wait for the answer of another route; when that has left, it reads the
+    others."""
     async with routed(static_routes={ApiKey.LIST_OFFSETS: EU, ApiKey.PRODUCE: US}) as made:
         told = bytes(300 << 10)
         made.eu.brokers[0].script = lambda broker, leg, asked: leg.writer.write(answer(asked.correlation_id, told))

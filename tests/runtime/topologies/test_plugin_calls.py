@@ -12,16 +12,16 @@ from mesh.runtime.topologies import plugin_calls
 from mesh.runtime.topologies.plugin_calls import FAILED, Call, PluginCalls
 from mesh.streams.description import TopologyDescription
 from mesh.streams.spi import PermanentFailure
-from mesh.streams.steps import Kind, PluginOutcome
+from mesh.streams.steps import CallResult, PluginOutcome
 from mesh.topology_plugins.memory import MemoryPlugin
 from tests.upstream.harness import run
 
 EMPTY = TopologyDescription()
-DONE = PluginOutcome(Kind.DONE)
+DONE = PluginOutcome(CallResult.DONE)
 
 
 class Plugin(MemoryPlugin):
-    """Does something before everything else."""
+    """Does something first in every method."""
 
     def __init__(self, first: Callable[[], Awaitable[None]]) -> None:
         super().__init__(None, "front")
@@ -55,12 +55,12 @@ def raising(problem: Exception, *, at_once: bool) -> Callable[[], Awaitable[None
 @pytest.mark.parametrize(
     ("problem", "at_once", "outcome"),
     [
-        (PermanentFailure("too large"), True, PluginOutcome(Kind.PERMANENT, "too large")),
-        (PermanentFailure("too large"), False, PluginOutcome(Kind.PERMANENT, "too large")),
-        (PermanentFailure(), False, PluginOutcome(Kind.PERMANENT)),
-        (ValueError("secret"), True, PluginOutcome(Kind.PERMANENT, FAILED)),
-        (ValueError("no room"), False, PluginOutcome(Kind.TRANSIENT, "no room")),
-        (OSError(), False, PluginOutcome(Kind.TRANSIENT)),
+        (PermanentFailure("too large"), True, PluginOutcome(CallResult.PERMANENT, "too large")),
+        (PermanentFailure("too large"), False, PluginOutcome(CallResult.PERMANENT, "too large")),
+        (PermanentFailure(), False, PluginOutcome(CallResult.PERMANENT)),
+        (ValueError("secret"), True, PluginOutcome(CallResult.PERMANENT, FAILED)),
+        (ValueError("no room"), False, PluginOutcome(CallResult.TRANSIENT, "no room")),
+        (OSError(), False, PluginOutcome(CallResult.TRANSIENT)),
     ],
     ids=str,
 )
@@ -98,7 +98,7 @@ def test_one_that_hangs_fails_and_may_be_tried_again(monkeypatch: pytest.MonkeyP
             await forever.wait()
 
         calls = PluginCalls("front", Plugin(first))
-        assert (await calls.set("g", 1, EMPTY)).kind is Kind.TRANSIENT
+        assert (await calls.set("g", 1, EMPTY)).result is CallResult.TRANSIENT
         with pytest.raises(TimeoutError):
             await calls.get("g", 1)
         await calls.close()
@@ -113,6 +113,6 @@ def test_one_that_is_no_coroutine_has_failed_for_good() -> None:
 
     async def test() -> None:
         calls = PluginCalls("front", Plain(None, "front"))
-        assert await calls.set("g", 1, EMPTY) == PluginOutcome(Kind.PERMANENT, FAILED)
+        assert await calls.set("g", 1, EMPTY) == PluginOutcome(CallResult.PERMANENT, FAILED)
 
     run(test)

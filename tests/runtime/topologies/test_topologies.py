@@ -1,4 +1,4 @@
-"""What is known of groups, and done about them."""
+"""The state of groups, and the steps about them."""
 
 from __future__ import annotations
 
@@ -9,28 +9,30 @@ from typing import Any
 import pytest
 
 from mesh.runtime.topologies.topologies import EPOCHS, MOST_ATTEMPTS, Topologies
-from mesh.streams.description import Source, Subtopology, TopologyDescription, tree_of
+from mesh.streams.description import SourceNode, Subtopology, TopologyDescription, tree_of
 from mesh.streams.epochs import NONE, UNCERTAIN, Epochs
-from mesh.streams.steps import ApiError, DescribedGroup, DescriptionStatus, Push, delete, push
+from mesh.streams.steps import ApiError, DescribedStreamsGroup, DescriptionStatus, Push, delete, push
 from mesh.topology_plugins.memory import MemoryPlugin
-from mesh.upstream.store.documents import Document, Kind, StoreAway
+from mesh.upstream.store.documents import Document, DocumentKind, StoreUnavailable
 from mesh.wire.errors import ErrorCode
 from tests.upstream.harness import run
 from tests.upstream.store.memory import MemoryStore
 
-DESCRIPTION = TopologyDescription((Subtopology("0", (Source("in"),)),))
-GROUP = DescribedGroup("g", topology_epoch=3, members=frozenset({"m"}), is_empty=False)
+DESCRIPTION = TopologyDescription((Subtopology("0", (SourceNode("in"),)),))
+GROUP = DescribedStreamsGroup("g", topology_epoch=3, members=frozenset({"m"}), is_empty=False)
 PUSH = Push("g", "m", 3, tree_of(DESCRIPTION))
 
 
 class Shared(MemoryStore):
-    """Another process writes in between: `others` has what, before each of our writes."""
+    """Another process writes in between: `others` has its writes, one before each of ours."""
 
     def __init__(self) -> None:
         super().__init__()
         self.others: list[Mapping[str, Any]] = []
 
-    async def put(self, kind: Kind, virtual_cluster: str, group: str, document: Document | None) -> Document | None:
+    async def put(
+        self, kind: DocumentKind, virtual_cluster: str, group: str, document: Document | None
+    ) -> Document | None:
         if self.others:
             await super().put(kind, virtual_cluster, group, self.others.pop(0))
         return await super().put(kind, virtual_cluster, group, document)
@@ -54,7 +56,7 @@ def test_a_description_is_kept_until_its_group_is_deleted() -> None:
         for other in (2, 4, -1):
             assert await topologies.described("g", other) == (DescriptionStatus.NOT_STORED, None)
         assert await topologies.carry_out("g", delete("g")) == ApiError()
-        assert (topologies.epochs("g"), topologies.groups()) == (Epochs(), ["g"])
+        assert (topologies.epochs("g"), topologies.groups()) == (Epochs(deletions=1), ["g"])
         await topologies.forget(["g", "nobody's"])
         assert topologies.groups() == []
 
@@ -91,7 +93,7 @@ def test_while_the_store_is_away_pushes_fail_and_may_be_tried_again() -> None:
         assert await topologies.carry_out("g", delete("g")) == ApiError(ErrorCode.GROUP_DELETION_FAILED, "no broker")
         assert await topologies.described("g", 3) == (DescriptionStatus.ERROR, None)
         await topologies.forget(["g"])
-        with pytest.raises(StoreAway):
+        with pytest.raises(StoreUnavailable):
             topologies.epochs("g")
         store.away = None
         assert await pushed(topologies) == ApiError()
@@ -125,7 +127,7 @@ def test_a_deletion_by_another_process_meanwhile_leaves_it_uncertain() -> None:
     run(test)
 
 
-def test_who_is_always_too_late_gives_up() -> None:
+def test_a_process_that_is_always_too_late_gives_up() -> None:
     async def test() -> None:
         store = Shared()
         store.others = [{"stored": number, "failed": NONE} for number in range(2 * MOST_ATTEMPTS)]
@@ -171,7 +173,7 @@ def test_the_operations_of_a_group_follow_each_other_and_those_of_others_do_not_
         may_end.set()
         await asyncio.gather(*tasks)
         assert begun == ["set g", "delete h", "delete g"]
-        assert topologies.epochs("g") == Epochs()
+        assert topologies.epochs("g") == Epochs(deletions=1)
 
     run(test)
 

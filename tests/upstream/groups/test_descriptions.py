@@ -1,4 +1,4 @@
-"""Who is in a group, asked of a coordinator that moves, hangs or is gone; and what is nobody's."""
+"""Descriptions of a group, from a coordinator that moves, hangs or is gone; and partitions without an owner."""
 
 from __future__ import annotations
 
@@ -15,7 +15,13 @@ from confluent_kafka.admin import AdminClient
 
 from mesh.records.spans import ClusterName, TopicName
 from mesh.upstream.groups import descriptions as module
-from mesh.upstream.groups.descriptions import GroupsByLibrdkafka, GroupsByLinks, Undescribed, describe, nobodys
+from mesh.upstream.groups.descriptions import (
+    DescriptionUnavailable,
+    GroupsByLibrdkafka,
+    GroupsByLinks,
+    describe,
+    unowned_partitions,
+)
 from mesh.upstream.links.connection_settings import ConnectionSettings
 from mesh.upstream.links.nodes import Nodes
 from mesh.wire.client import groups
@@ -32,13 +38,13 @@ TOPICS = [TopicName(TOPIC)]
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(module, "REST", 0.001)
+    monkeypatch.setattr(module, "RETRY_DELAY", 0.001)
     yield
 
 
 @asynccontextmanager
 async def asked(partitions: int = 4, coordinator: int = 2) -> AsyncIterator[tuple[FakeCluster, Nodes]]:
-    """A cluster of three nodes, and what knows the first of them."""
+    """A cluster of three nodes, and the first node's knowledge."""
     async with fake_cluster(partitions, nodes=(1, 2, 3)) as cluster:
         cluster.coordinator = coordinator
         access = ConnectionSettings(request_timeout=60.0, setup_timeout=60.0, backoff=0.001, most_backoff=0.01)
@@ -125,23 +131,23 @@ def test_a_coordinator_that_dies_while_it_is_asked_is_no_end() -> None:
 
 
 def test_one_that_hangs_is_not_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And says why nothing is known."""
+    """And the answer says why nothing is known."""
     monkeypatch.setattr(module, "REQUEST_TIMEOUT", 0.2)
 
     async def test() -> None:
         async with asked() as (cluster, nodes):
             cluster.describing = lambda: cluster.silent.update({2})
-            with pytest.raises(Undescribed, match="nobody answers"):
+            with pytest.raises(DescriptionUnavailable, match="nobody answers"):
                 await describe(nodes, GROUP)
 
     run(test)
 
 
-def test_who_may_not_ask_is_told_at_once() -> None:
+def test_an_error_of_authorization_is_told_at_once() -> None:
     async def test() -> None:
         async with asked() as (cluster, nodes):
             cluster.groups[GROUP] = DescribedGroup(group_id=GROUP, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
-            with pytest.raises(Undescribed, match="30"):
+            with pytest.raises(DescriptionUnavailable, match="30"):
                 await describe(nodes, GROUP)
             assert cluster.asked_for_groups == [2]
 
@@ -155,7 +161,7 @@ def test_what_no_member_has_is_nobodys(assigned: list[list[int]], left: set[int]
     async def test() -> None:
         async with asked() as (cluster, nodes):
             cluster.groups[GROUP] = group_of(*assigned)
-            assert await nobodys(nodes, GROUP, TOPICS) == {(TOPIC, partition) for partition in left}
+            assert await unowned_partitions(nodes, GROUP, TOPICS) == {(TOPIC, partition) for partition in left}
 
     run(test)
 
@@ -164,8 +170,8 @@ def test_while_a_group_rebalances_nothing_is_nobodys() -> None:
     async def test() -> None:
         async with asked() as (cluster, nodes):
             cluster.groups[GROUP] = group_of([], state="PreparingRebalance")
-            with pytest.raises(Undescribed, match="PreparingRebalance"):
-                await nobodys(nodes, GROUP, TOPICS)
+            with pytest.raises(DescriptionUnavailable, match="PreparingRebalance"):
+                await unowned_partitions(nodes, GROUP, TOPICS)
 
     run(test)
 
@@ -176,7 +182,7 @@ def test_a_thread_asks_and_waits_for_nothing() -> None:
             cluster.groups[GROUP] = group_of([0, 1])
             ours = GroupsByLinks(nodes, asyncio.get_running_loop())
             described = await asyncio.to_thread(lambda: ours.describe(GROUP))
-            left = await asyncio.to_thread(lambda: ours.nobodys(GROUP, TOPICS, frozenset()))
+            left = await asyncio.to_thread(lambda: ours.unowned_partitions(GROUP, TOPICS, frozenset()))
             assert len((await asyncio.wrap_future(described)).members) == 1
             assert await asyncio.wrap_future(left) == {(TOPIC, 2), (TOPIC, 3)}
 
@@ -187,7 +193,7 @@ def test_on_a_loop_that_is_closed_nothing_is_known() -> None:
     loop = asyncio.new_event_loop()
     loop.close()
     asked_late = GroupsByLinks(cast(Nodes, None), loop).describe(GROUP)
-    with pytest.raises(Undescribed):
+    with pytest.raises(DescriptionUnavailable):
         asked_late.result()
 
 
@@ -225,11 +231,11 @@ def test_by_librdkafka_a_group_is_described_alike() -> None:
 
 
 def test_by_librdkafka_what_is_not_ours_may_be_nobodys() -> None:
-    """Nobody is asked whose it is: that could end the process."""
+    """The mesh asks no coordinator for the owner: that could end the process."""
     admin = Admin()
     admin.group.set_exception(AssertionError("not to be asked"))
     by_librdkafka = GroupsByLibrdkafka(lambda: cast(AdminClient, admin))
-    left = by_librdkafka.nobodys(GROUP, [TopicName("a"), TopicName("b")], frozenset({("a", 0), ("b", 1)}))
+    left = by_librdkafka.unowned_partitions(GROUP, [TopicName("a"), TopicName("b")], frozenset({("a", 0), ("b", 1)}))
     admin.topics["a"].set_result(topic("a", 1))
     assert not left.done()
     admin.topics["b"].set_result(topic("b", 2))
@@ -240,5 +246,5 @@ def test_by_librdkafka_a_failure_is_told_as_by_others() -> None:
     admin = Admin()
     described = GroupsByLibrdkafka(lambda: cast(AdminClient, admin)).describe(GROUP)
     admin.group.set_exception(KafkaException(KafkaError(KafkaError._TIMED_OUT)))
-    with pytest.raises(Undescribed):
+    with pytest.raises(DescriptionUnavailable):
         described.result()

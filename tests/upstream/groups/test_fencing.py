@@ -1,16 +1,16 @@
-"""Who was fenced joins again when nobody else holds its group.instance.id."""
+"""A fenced process joins again when no other process holds its group.instance.id."""
 
 from __future__ import annotations
 
 from concurrent.futures import Future
 
-from mesh.upstream.groups.descriptions import Undescribed
+from mesh.upstream.groups.descriptions import DescriptionUnavailable
 from mesh.upstream.groups.fencing import BLIND, INTERVAL, Fence
 from mesh.wire.client.groups import GroupDescription, GroupMember
 
 
 class Group:
-    """It is described when a test says so."""
+    """A group whose description arrives when a test says so."""
 
     def __init__(self) -> None:
         self.asked: list[Future[GroupDescription]] = []
@@ -22,25 +22,25 @@ class Group:
         return self.asked[-1]
 
     def look(self, now: float, *instance_ids: str | None, is_refused: bool = False) -> bool:
-        """Ask, answer, and look at the answer."""
+        """Asks, answers, and looks at the answer."""
         before = len(self.asked)
-        assert not self.fence.is_open(now)
+        assert not self.fence.check_may_rejoin(now)
         assert len(self.asked) == before + 1, "it asks"
-        assert not self.fence.is_open(now), "and does not wait for the answer"
+        assert not self.fence.check_may_rejoin(now), "and does not wait for the answer"
         if is_refused:
-            self.asked[-1].set_exception(Undescribed("error 30"))
+            self.asked[-1].set_exception(DescriptionUnavailable("error 30"))
         else:
             members = tuple(GroupMember(each, frozenset()) for each in instance_ids)
             self.asked[-1].set_result(GroupDescription("Stable", "range", members))
-        return self.fence.is_open(now)
+        return self.fence.check_may_rejoin(now)
 
 
 def test_it_stays_out_while_another_holds_the_id() -> None:
     group = Group()
-    assert not group.fence.is_open(INTERVAL / 2)
+    assert not group.fence.check_may_rejoin(INTERVAL / 2)
     assert not group.asked
     assert not group.look(INTERVAL, "another", "ours")
-    assert not group.fence.is_open(INTERVAL * 1.5)
+    assert not group.fence.check_may_rejoin(INTERVAL * 1.5)
     assert len(group.asked) == 1
     assert group.look(INTERVAL * 2, "another", None)
 

@@ -9,7 +9,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException
 
 from mesh.records.spans import TopicName
 from mesh.upstream.engine import EngineEvent, GroupDown, GroupUp, ReadingDown, ReadingUp, SourceDown, SourceUp
-from mesh.upstream.groups.descriptions import Undescribed
+from mesh.upstream.groups.descriptions import DescriptionUnavailable
 from mesh.upstream.groups.reachability import PROBE_INTERVAL, Reachability
 from mesh.upstream.problems import UpstreamProblem
 from mesh.wire.client.groups import GroupDescription
@@ -92,13 +92,13 @@ def test_a_group_with_other_assignors_is_asked_for_them_and_not_waited_for() -> 
     for _ in range(3):
         bed.probe()
         bed.reachability.suspect(KafkaError(KafkaError.INCONSISTENT_GROUP_PROTOCOL))
-        assert not bed.reachability.wants(cooperative=True)
+        assert not bed.reachability.check_assignor_switch(cooperative=True)
     (described,) = bed.described
     described.set_result(GroupDescription("Stable", "cooperative-sticky", ()))
     bed.probe()
-    assert bed.reachability.wants(cooperative=True)
+    assert bed.reachability.check_assignor_switch(cooperative=True)
     bed.probe()
-    assert not bed.reachability.wants(cooperative=False), "told once"
+    assert not bed.reachability.check_assignor_switch(cooperative=False), "told once"
     assert len(bed.described) == 1
     assert bed.told == []
 
@@ -106,7 +106,7 @@ def test_a_group_with_other_assignors_is_asked_for_them_and_not_waited_for() -> 
 def test_an_assignor_that_we_do_not_have_is_told() -> None:
     bed = Bed()
     bed.refused_with("ours-alone")
-    assert not bed.reachability.wants(cooperative=True)
+    assert not bed.reachability.check_assignor_switch(cooperative=True)
     (told,) = bed.told
     assert isinstance(told, GroupDown)
     assert told.problem is UpstreamProblem.ASSIGNOR
@@ -115,14 +115,14 @@ def test_an_assignor_that_we_do_not_have_is_told() -> None:
 def test_a_group_that_rebalances_or_is_not_described_is_asked_again_when_it_refuses_again() -> None:
     bed = Bed()
     bed.refused_with("")
-    assert not bed.reachability.wants(cooperative=True)
+    assert not bed.reachability.check_assignor_switch(cooperative=True)
     bed.reachability.suspect(KafkaError(KafkaError.INCONSISTENT_GROUP_PROTOCOL))
     bed.probe()
-    bed.described[-1].set_exception(Undescribed("no"))
+    bed.described[-1].set_exception(DescriptionUnavailable("no"))
     bed.probe()
-    assert not bed.reachability.wants(cooperative=True)
+    assert not bed.reachability.check_assignor_switch(cooperative=True)
     bed.refused_with("range")
-    assert bed.reachability.wants(cooperative=False)
+    assert bed.reachability.check_assignor_switch(cooperative=False)
     assert len(bed.described) == 3
     assert bed.told == []
 
@@ -141,14 +141,14 @@ def test_a_topic_that_may_not_be_read_is_no_problem_of_the_group() -> None:
     assert (down.problem, down.reason) == (UpstreamProblem.NOT_AUTHORIZED, f"orders: {TOPIC_REFUSED.str()}")
     bed.reachability.stored()
     bed.reachability.answered()
-    bed.reachability.allows(ORDERS)
+    bed.reachability.records_arrived(ORDERS)
     assert bed.told == [down], "the other one may not be read still"
-    bed.reachability.allows(INVOICES)
+    bed.reachability.records_arrived(INVOICES)
     assert bed.told == [down, ReadingUp()]
 
 
 def test_a_rebalance_does_not_say_that_a_topic_may_be_read() -> None:
-    """librdkafka complains once. Of a topic that goes to another member nothing is told here any more."""
+    """librdkafka complains once. A topic that goes to another member brings no more reports here."""
     bed = Bed()
     bed.reachability.suspect(TOPIC_REFUSED, ORDERS)
     bed.reachability.assigned({ORDERS, INVOICES})
@@ -194,7 +194,7 @@ def test_what_another_process_took_over_does_not_come_back_by_a_commit() -> None
 
 
 def test_a_refusal_of_no_topic_in_particular_is_only_written_down() -> None:
-    """Nothing could tell that it is over."""
+    """Nothing could show that it is over."""
     bed = Bed()
     bed.reachability.suspect(TOPIC_REFUSED)
     assert bed.told == []

@@ -1,4 +1,5 @@
-"""Who has come back as a static member joins again for what is nobody's: once it is known, and not for ever."""
+"""A static member that has come back joins again for partitions without an owner: once they are known, and not for
+ever."""
 
 from __future__ import annotations
 
@@ -8,8 +9,8 @@ from concurrent.futures import Future
 import pytest
 
 from mesh.records.spans import TopicName
-from mesh.upstream.groups.descriptions import Partitions, Undescribed
-from mesh.upstream.groups.unassigned_partitions import MOST_REST, REST, UnassignedPartitions
+from mesh.upstream.groups.descriptions import DescriptionUnavailable, Partitions
+from mesh.upstream.groups.unassigned_partitions import MAX_RETRY_DELAY, RETRY_DELAY, UnassignedPartitions
 from mesh.wire.client.groups import GroupDescription
 from tests.upstream.harness import CLUSTER, source
 
@@ -18,7 +19,7 @@ LEFT = frozenset({("orders", 1)})
 
 
 class Bed:
-    """A group whose questions are answered when a test says so."""
+    """A group whose requests are answered when a test says so."""
 
     most_rejoins = 2
 
@@ -31,21 +32,21 @@ class Bed:
     def describe(self, group: str) -> Future[GroupDescription]:
         raise AssertionError
 
-    def nobodys(self, group: str, topics: Collection[TopicName], ours: Partitions) -> Future[Partitions]:
+    def unowned_partitions(self, group: str, topics: Collection[TopicName], ours: Partitions) -> Future[Partitions]:
         assert (group, set(topics), ours) == ("group", {TOPIC}, frozenset({("orders", 0)}))
         self.asked.append(Future())
         return self.asked[-1]
 
     def look(self, later: float = 0.0) -> bool:
         self.now += later
-        return self.coverage.is_to_join_again({TOPIC}, {source("orders")}, self.now)
+        return self.coverage.check_for_rejoin({TOPIC}, {source("orders")}, self.now)
 
     def answered(self, left: Partitions | None) -> bool:
-        """Whether it joins again. left: None fails."""
-        assert not self.look(MOST_REST), "it asks"
+        """Returns true if it joins again. left: the partitions without a member; None: the request fails."""
+        assert not self.look(MAX_RETRY_DELAY), "it asks"
         assert not self.look(), "and does not wait for the answer"
         if left is None:
-            self.asked[-1].set_exception(Undescribed("no"))
+            self.asked[-1].set_exception(DescriptionUnavailable("no"))
         else:
             self.asked[-1].set_result(left)
         return self.look()
@@ -53,12 +54,12 @@ class Bed:
 
 def test_one_question_does_when_all_is_somebodys() -> None:
     bed = Bed()
-    assert not bed.look(MOST_REST)
+    assert not bed.look(MAX_RETRY_DELAY)
     assert not bed.asked, "nothing is assigned yet"
     bed.coverage.assigned(bed.now)
     assert not bed.answered(frozenset())
     bed.coverage.assigned(bed.now)
-    assert not bed.look(MOST_REST)
+    assert not bed.look(MAX_RETRY_DELAY)
     assert len(bed.asked) == 1
 
 
@@ -66,14 +67,14 @@ def test_for_what_is_nobodys_it_joins_again_and_looks_whether_that_helped() -> N
     bed = Bed()
     bed.coverage.assigned(bed.now)
     assert bed.answered(LEFT)
-    assert not bed.look(MOST_REST)
+    assert not bed.look(MAX_RETRY_DELAY)
     assert len(bed.asked) == 1, "first comes the next assignment"
     bed.coverage.assigned(bed.now)
-    assert not bed.look(REST / 2), "the leader has time to divide"
+    assert not bed.look(RETRY_DELAY / 2), "the leader has time to divide"
     assert len(bed.asked) == 1
     assert not bed.answered(frozenset())
     bed.coverage.assigned(bed.now)
-    assert not bed.look(MOST_REST)
+    assert not bed.look(MAX_RETRY_DELAY)
     assert len(bed.asked) == 2
 
 
@@ -83,7 +84,7 @@ def test_a_leader_that_leaves_partitions_out_is_not_quarrelled_with() -> None:
         bed.coverage.assigned(bed.now)
         assert bed.answered(LEFT) is expected
     bed.coverage.assigned(bed.now)
-    assert not bed.look(MOST_REST)
+    assert not bed.look(MAX_RETRY_DELAY)
     assert len(bed.asked) == 3
 
 
@@ -92,9 +93,9 @@ def test_what_is_not_known_is_asked_again_more_seldom_each_time() -> None:
     bed.coverage.assigned(bed.now)
     for _ in range(3):
         assert not bed.answered(None)
-    assert not bed.look(3 * REST)
+    assert not bed.look(3 * RETRY_DELAY)
     assert len(bed.asked) == 3
-    assert not bed.look(REST)
+    assert not bed.look(RETRY_DELAY)
     assert len(bed.asked) == 4
 
 

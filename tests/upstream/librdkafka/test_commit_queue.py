@@ -1,4 +1,4 @@
-"""One commit at a time; what is not ours is not sent; every one is answered."""
+"""One commit at a time; offsets of partitions of others are not sent; every commit is answered."""
 
 from __future__ import annotations
 
@@ -79,7 +79,8 @@ def test_another_generation_means_a_rebalance() -> None:
 
 
 def test_a_deadline() -> None:
-    """What waits is told at its deadline, and never sent; what is in flight is told once, and still awaited."""
+    """A waiting commit fails at its deadline, and is never sent; one in flight fails once, and its answer is still
+    awaited."""
     bed = Bed()
     bed.offer(deadline=3, p0=1, p7=1)
     bed.offer(deadline=4, p0=2)
@@ -160,7 +161,8 @@ def sent(bed: Bed, *topics: str) -> list[list[str]]:
 
 
 def test_a_topic_that_is_refused_is_told_from_those_that_are_stored() -> None:
-    """librdkafka gives all of them its error. Each is committed by itself then, and the next time that one alone is."""
+    """librdkafka gives all of them its error. Then each is committed by itself, and the next time the refused one alone
+    is."""
     bed, refusal = Bed(), KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)
     all_of_them = ("a", "b", "c")
     offered(bed, *all_of_them)
@@ -210,7 +212,8 @@ def test_what_waits_when_the_consumer_goes_is_not_sent_by_the_next_one() -> None
 
 
 def test_what_may_be_sent_may_be_another_matter_for_one_commit() -> None:
-    """What begins is not open yet; and if it was taken away meanwhile, it is nobody's to store."""
+    """A partition that begins is not open yet; and if it was revoked meanwhile, this member may not store its
+    offsets."""
     bed = Bed()
     ours = {source("orders", 7)}
     bed.commits.offer({source("orders", 7): CommitPosition(1)}, bed.answers.append, ours=ours)

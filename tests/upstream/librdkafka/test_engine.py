@@ -127,7 +127,7 @@ def test_nothing_flows_but_commits_while_not_consuming(kafka: KafkaCluster) -> N
             running.engine.set_consuming(False)
             await running.assigned()
             assert await running.commit({source(topic): CommitPosition(1)}) == {source(topic): 0}
-            # A poll for the sake of commits and rebalances brings one record at most.
+            # A poll that only serves commits and rebalances brings one record at most.
             assert len(running.records(topic)) < 100
             running.engine.set_consuming(True)
             await running.ends(PARTITIONS)
@@ -144,7 +144,7 @@ def test_what_is_paused_does_not_flow_and_nothing_is_lost_by_it(kafka: KafkaClus
         async with engine(kafka.bootstrap_servers, new_name("group"), topic) as running:
             await running.assigned()
             running.engine.pause(frozenset([source(topic, 0)]))
-            await running.commit({source(topic): CommitPosition(0)})  # the pause was done before
+            await running.commit({source(topic): CommitPosition(0)})  # the pause came before
             await asyncio.to_thread(produce, kafka.bootstrap_servers, topic, 100, 0)
             await asyncio.to_thread(produce, kafka.bootstrap_servers, topic, 100, 1)
             await running.until(lambda: len(running.records(topic, 1)) == 100)
@@ -226,7 +226,9 @@ def test_an_address_that_does_not_exist() -> None:
     run(test)
 
 
-@pytest.mark.parametrize("culprit", ["LogEnds.look", "TopicIds.made_anew", "Reachability.probe", "MessageReader.take"])
+@pytest.mark.parametrize(
+    "culprit", ["LogEnds.poll", "TopicIds.find_recreated", "Reachability.probe", "MessageReader.take"]
+)
 def test_a_bug_is_told_once_and_the_engine_does_nothing_any_more(
     mock_cluster: str, culprit: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -269,7 +271,7 @@ def test_the_look_at_topics_goes_on_after_a_bug(mock_cluster: str, monkeypatch: 
 
 
 def test_the_embedded_cluster_will_do(mock_cluster: str) -> None:
-    """All of it once where there is no Java. The mock group coordinator takes 3 s for the first member."""
+    """A test of all of it, for machines without Java. The mock group coordinator takes 3 s for the first member."""
     topic = new_name("topic")
     produce(mock_cluster, topic, 300, partition=1)
 

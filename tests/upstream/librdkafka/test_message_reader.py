@@ -1,11 +1,11 @@
-"""What a poll brings becomes events; offsets that fall back are never taken for a repetition."""
+"""The results of a poll become events; offsets that fall back are never taken for a repetition."""
 
 from __future__ import annotations
 
 from confluent_kafka import KafkaError
 
 from mesh.records.spans import TopicName, UpstreamPartition
-from mesh.upstream.engine import Assigned, EndReached, EngineEvent, PositionReset, Received, Together, Truncated
+from mesh.upstream.engine import Assigned, EndReached, EngineEvent, EventBatch, PositionReset, Received, Truncated
 from mesh.upstream.librdkafka.message_reader import MessageReader
 from mesh.upstream.librdkafka.positions.assigned_positions import AssignedPositions
 from mesh.upstream.librdkafka.positions.bounds import LogBounds
@@ -35,7 +35,7 @@ class Bed:
         self.complaints.append((error.code(), topic))
 
     def told(self) -> list[tuple[str, int, list[tuple[int, int]] | int]]:
-        """Kind, partition, and the offsets: spans of batches, or the one."""
+        """The kind and the partition of events, and the offsets: spans of batches, or the one offset."""
         told: list[tuple[str, int, list[tuple[int, int]] | int]] = []
         for event in [each for several in self.events for each in one_by_one(several)]:
             match event:
@@ -62,14 +62,14 @@ def test_what_a_poll_brings_is_told_together() -> None:
     bed = Bed(p0=0, p1=0)
     bed.intake.take([message(0), message(0, place=("orders", 1)), message(1, problem=END)])
     (event,) = bed.events
-    assert isinstance(event, Together)
+    assert isinstance(event, EventBatch)
     assert len(event.events) == 3
 
 
 def test_what_came_before_offsets_fell_back_is_told_before_that() -> None:
     bed = Bed(p0=5)
     bed.intake.take([message(5), message(6), message(2)])
-    assert [type(event) for event in bed.events] == [Together, Truncated, Together]
+    assert [type(event) for event in bed.events] == [EventBatch, Truncated, EventBatch]
     assert bed.told() == [("records", 0, [(5, 6)]), ("cut", 0, 2), ("records", 0, [(2, 2)])]
 
 
@@ -101,7 +101,7 @@ def test_a_lower_offset() -> None:
 
 
 def test_a_lower_offset_is_resumed_though_more_is_committed() -> None:
-    """What the group has committed above it is of the log before, and no other member's."""
+    """The group's higher commit is from the log before, and not another member's."""
     bed = Bed(p0=500)
     bed.intake.take([message(3), message(4)])
     bed.fake.stored[0] = place(0, 400)
@@ -127,7 +127,7 @@ def test_a_lower_end() -> None:
 
 
 def test_an_end_that_lies_below_what_was_read() -> None:
-    """An unclean election: librdkafka goes back to where the logs part, and tells of the end there."""
+    """An unclean election: librdkafka goes back to the point of divergence, and reports the end there."""
     bed = Bed(p0=1_500)
     bed.intake.take([message(500, problem=END)])
     assert bed.told() == [("cut", 0, 500), ("end", 0, 500)]

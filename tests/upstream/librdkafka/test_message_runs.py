@@ -7,7 +7,7 @@ from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, TIMESTAMP_NOT_AVAILABLE, 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mesh.records.batch import Batch
+from mesh.records.batch import RecordBatch
 from mesh.records.decode import decode_records
 from mesh.records.runs import MOST_EMPTY, singles
 from mesh.upstream.librdkafka.message_runs import (
@@ -19,7 +19,7 @@ from mesh.upstream.librdkafka.message_runs import (
 from tests.upstream.fakes import message
 
 
-def singles_of(messages: list[Message]) -> list[Batch]:
+def singles_of(messages: list[Message]) -> list[RecordBatch]:
     return [batch for run in batches_of(messages) for batch in singles(run)]
 
 

@@ -1,4 +1,4 @@
-"""Where a span that is read again ends: at its last record, or where the log really does."""
+"""The end of a span that is read again: its last record, or the real end of the log."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SPAN = Span(10, 19)
 
 
 class Log:
-    """A consumer of a log that goes from `low` to `high`, and brings what it was given."""
+    """A consumer of a log that goes from `low` to `high`; it brings the prepared messages."""
 
     def __init__(self, messages: Sequence[Message], bounds: tuple[int, int] | KafkaError | None) -> None:
         self.messages = list(messages)
@@ -157,7 +157,7 @@ def test_a_reader_survives_what_it_did_not_expect(monkeypatch: pytest.MonkeyPatc
 
 
 class Halves:
-    """A consumer of two partitions, of which nobody leads the first."""
+    """A consumer of two partitions, the first of which has no leader."""
 
     def __init__(self, _properties: object) -> None:
         self._partition = -1

@@ -1,4 +1,4 @@
-"""A buffer fits its answer, and is given out again when the last batch in it is gone, and not before."""
+"""A buffer fits its answer, and is reused when the last batch in it is gone, and not before."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_no_two_answers_share_a_buffer() -> None:
 
 
 def test_a_small_answer_never_holds_on_to_a_large_buffer() -> None:
-    """A free buffer of 8 MiB was given to an answer of 100 KB: half of all memory was held by next to nothing."""
+    """A free buffer of 8 MiB used to go to an answer of 100 KB: half of all memory was held by very few bytes."""
     buffers = ReceiveBuffers(8 * MIB)
     large = memoryview(buffers.allocate(8 * MIB))
     del large
@@ -49,7 +49,7 @@ def test_a_small_answer_never_holds_on_to_a_large_buffer() -> None:
 
 @given(st.lists(st.tuples(st.integers(1, MIB), st.integers(0, 20)), max_size=40))
 def test_what_is_held_is_what_was_asked_for_and_a_quarter_at_most(asked: list[tuple[int, int]]) -> None:
-    """Whatever is let go of in between (how many answers later)."""
+    """Whatever buffers are released in between (how many answers later)."""
     buffers = ReceiveBuffers(8 * MIB)
     alive: list[tuple[int, int, memoryview]] = []
     for now, (size, keep) in enumerate(asked):
@@ -97,9 +97,9 @@ def test_small_ones_are_not_kept() -> None:
 def test_an_interpreter_that_counts_other_references_gives_out_no_buffer_that_is_held(
     monkeypatch: pytest.MonkeyPatch, difference: int
 ) -> None:
-    """CPython 3.14 takes fewer while it looks: what held somebody's records was free for who counted as in 3.11."""
+    """CPython 3.14 takes fewer references while it looks: a held buffer would look free with the count of 3.11."""
     count = sys.getrefcount
-    monkeypatch.setattr(sys, "getrefcount", lambda counted: count(counted) - 1 + difference)  # its own
+    monkeypatch.setattr(sys, "getrefcount", lambda counted: count(counted) - 1 + difference)  # its own reference
     assert module.__spec__ is not None
     assert module.__spec__.loader is not None
     other = importlib.util.module_from_spec(module.__spec__)

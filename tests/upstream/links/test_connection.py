@@ -1,4 +1,4 @@
-"""Links to brokers: pipelining, what takes a connection down, connecting again, and sessions that end."""
+"""Links to brokers: pipelining, errors that close a connection, reconnecting, and sessions that end."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_requests_are_pipelined_over_one_connection() -> None:
 
         def hold(conversation: Conversation, key: int, correlation_id: int) -> None:
             held.append((conversation, correlation_id))
-            if len(held) == 5:  # not one was answered before the last one came
+            if len(held) == 5:  # no request was answered before the last one came
                 for each in held:
                     echo(each[0], key, each[1])
 
@@ -108,7 +108,7 @@ def test_a_request_that_is_not_answered_in_time_takes_the_connection_with_it() -
     run(test)
 
 
-def test_who_waits_for_a_connection_shares_the_attempt_and_its_failure() -> None:
+def test_callers_that_wait_for_a_connection_share_the_attempt_and_its_failure() -> None:
     async def test() -> None:
         async with scripted_broker(echo) as broker, linked(broker) as link:
             broker.refuses = True
@@ -138,7 +138,7 @@ def test_attempts_are_further_and_further_apart_up_to_a_bound_until_a_request_is
     async def test() -> None:
         access = ConnectionSettings(request_timeout=20.0, setup_timeout=20.0, backoff=1.0, most_backoff=3.0)
         async with scripted_broker(closed) as broker, linked(broker, access) as link:
-            for _ in range(5):  # each lets itself in, and gets no answer: that is no success
+            for _ in range(5):  # each connects and gets no answer: that is no success
                 with pytest.raises(Unreachable):
                     await link.request(request())
             assert waited == [0.0, 1.0, 2.0, 3.0, 3.0]
@@ -196,8 +196,8 @@ def test_a_link_that_is_closed_stays_closed_and_fails_what_waits() -> None:
     run(test)
 
 
-def test_who_is_cancelled_while_a_link_is_closed_stays_cancelled() -> None:
-    """It would go on otherwise, and nobody would cancel it again."""
+def test_a_caller_that_is_cancelled_while_a_link_is_closed_stays_cancelled() -> None:
+    """It would go on otherwise, without a second cancellation."""
 
     async def test() -> None:
         async with scripted_broker(lambda *_: None) as broker, linked(broker) as link:

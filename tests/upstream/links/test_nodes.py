@@ -1,4 +1,4 @@
-"""Which node is asked: each in its turn, none for longer than another may answer, and where it is now."""
+"""The node that is asked: each in its turn, with a time limit, and at its present address."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_every_node_has_its_turn() -> None:
 
 
 def test_nodes_that_hang_hold_up_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each would have a minute to answer."""
+    """Each of them would have a minute to answer."""
     monkeypatch.setattr(module, "NEXT_AFTER", 0.05)
 
     async def test() -> None:
@@ -50,7 +50,7 @@ def test_nodes_that_hang_hold_up_nobody(monkeypatch: pytest.MonkeyPatch) -> None
             cluster.silent = {1, 2}
             for _ in range(6):
                 await nodes.layout(TOPICS)
-            # Those that were slow come last from then on.
+            # From then on the slow ones come last.
             assert cluster.described[-4:] == [3, 3, 3, 3]
 
     run(test)
@@ -72,7 +72,7 @@ def test_a_node_that_moved_is_another_one() -> None:
         async with fake_cluster(1, nodes=(1, 2)) as cluster, nodes_of(cluster) as nodes:
             await nodes.layout(TOPICS)
             first, second = nodes.nodes[1], nodes.nodes[2]
-            assert first.fetching is not first.asking
+            assert first.fetch_link is not first.request_link
             assert first.link("relayed") is first.link("relayed")
             cluster.ports[2], moved = 1, cluster.ports[2]
             for _ in range(2):
@@ -80,7 +80,7 @@ def test_a_node_that_moved_is_another_one() -> None:
             assert nodes.nodes[1] is first
             assert nodes.nodes[2] is not second
             with pytest.raises(Unreachable, match="closed here"):
-                await second.asking.versions()
+                await second.request_link.versions()
             cluster.ports[2] = moved
 
     run(test)

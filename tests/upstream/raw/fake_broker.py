@@ -1,4 +1,4 @@
-"""Brokers of a cluster that do what a test wants, on real sockets in this process."""
+"""Brokers of a cluster that act as a test wants, on real sockets in this process."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from uuid import UUID
 
 from mesh.records.encode import encode_batch
 from mesh.wire.apis import ApiKey
-from mesh.wire.connection import Request, ServerConnection
+from mesh.wire.connection import FramedRequest, ServerConnection
 from mesh.wire.errors import ErrorCode
 from mesh.wire.messages import (
     ApiVersion,
@@ -34,6 +34,10 @@ from mesh.wire.messages import (
     MetadataRequest,
     MetadataResponse,
     MetadataTopicResponse,
+    OffsetDeletePartitionResponse,
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetDeleteTopicResponse,
     OffsetFetchGroupResponse,
     OffsetFetchPartitionResponse,
     OffsetFetchRequest,
@@ -49,20 +53,22 @@ SERVED = {
     ApiKey.FIND_COORDINATOR: (0, 4),
     ApiKey.DESCRIBE_GROUPS: (0, 5),
     ApiKey.OFFSET_FETCH: (1, 8),
+    ApiKey.OFFSET_DELETE: (0, 0),
     ApiKey.API_VERSIONS: (0, 4),
 }
 
 
 class FakeCluster:
-    """One topic. Tests change its fields; `changed` wakes parked Fetches. Node `coordinator` coordinates all groups.
+    """A fake cluster with one topic. Tests change its fields; `changed` wakes parked Fetches. Node `coordinator`
+    coordinates all groups.
 
-    logs: batches by partition, with the first offset of each. begins: log start offsets. leaders: node ids.
-    errors: of a Fetch, by partition, answered once each. fetched: (node, partitions, max_wait_ms) of each Fetch.
-    group_errors: of OffsetFetch, answered once each. committed: of every group, by partition.
-    versions: of Fetch, that were used. silent: nodes that answer nothing. described: which nodes answered a Metadata
-    request. asked: called at each Fetch. coordinator_errors: of FindCoordinator, answered once each. groups: what is
-    answered of each, Dead for others; by the coordinator only. asked_for_groups: which nodes were asked for one.
-    describing: called then.
+    logs: batches by partition, with the first offset of each. begins: log start offsets. leaders: node ids. followers:
+    nodes that serve the records of all partitions, whoever leads (KIP-392). errors: of a Fetch, by partition, answered
+    once each. fetched: (node, partitions, max_wait_ms) of each Fetch. group_errors: of OffsetFetch, answered once each.
+    committed: of every group, by partition. versions: the versions of Fetch that were used. silent: nodes that do not
+    answer. described: the nodes that answered a Metadata request. asked: called at each Fetch. coordinator_errors: of
+    FindCoordinator, answered once each. groups: the description of each, Dead for others; only from the coordinator.
+    asked_for_groups: the nodes that were asked for one. describing: called then.
     """
 
     def __init__(self, partitions: int) -> None:
@@ -70,6 +76,7 @@ class FakeCluster:
         self.ends = [0] * partitions
         self.begins = [0] * partitions
         self.leaders = [1] * partitions
+        self.followers: set[int] = set()
         self.epoch = 5
         self.topic_id = UUID(int=1)
         self.errors: dict[int, list[ErrorCode]] = {}
@@ -118,7 +125,7 @@ class FakeCluster:
             self.connections.discard(writer)
             writer.close()
 
-    async def _answer(self, node: int, wire: ServerConnection, request: Request) -> None:
+    async def _answer(self, node: int, wire: ServerConnection, request: FramedRequest) -> None:
         message = request.decode()
         match message:
             case FetchRequest():
@@ -136,6 +143,8 @@ class FakeCluster:
                 self.describing()
                 if node not in self.silent:
                     wire.answer(request, DescribeGroupsResponse(groups=(self._described(node, group),)))
+            case OffsetDeleteRequest():
+                wire.answer(request, self._deleted(node, message))
             case OffsetFetchRequest():
                 wire.answer(request, self._positions(message))
             case _:
@@ -153,6 +162,17 @@ class FakeCluster:
         if node != self.coordinator:
             return DescribedGroup(group_id=group, error_code=ErrorCode.NOT_COORDINATOR)
         return self.groups.get(group, DescribedGroup(group_id=group, group_state="Dead"))
+
+    def _deleted(self, node: int, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
+        if node != self.coordinator:
+            return OffsetDeleteResponse(error_code=ErrorCode.NOT_COORDINATOR)
+        if request.group_id not in self.groups:
+            return OffsetDeleteResponse(error_code=ErrorCode.GROUP_ID_NOT_FOUND)
+        numbers = [each.partition_index for topic in request.topics for each in topic.partitions]
+        for number in numbers:
+            self.committed.pop(number, None)
+        deleted = tuple(OffsetDeletePartitionResponse(partition_index=number) for number in numbers)
+        return OffsetDeleteResponse(topics=(OffsetDeleteTopicResponse(name=TOPIC, partitions=deleted),))
 
     def _metadata(self) -> MetadataResponse:
         return MetadataResponse(
@@ -222,7 +242,7 @@ class FakeCluster:
             return FetchPartitionResponse(partition=number, error_code=errors.pop(0))
         if topic_id is not None and topic_id != self.topic_id:
             return FetchPartitionResponse(partition=number, error_code=ErrorCode.UNKNOWN_TOPIC_ID)
-        if self.leaders[number] != node:
+        if node not in {self.leaders[number], *self.followers}:
             return FetchPartitionResponse(partition=number, error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
         if not self.begins[number] <= offset <= self.ends[number]:
             return FetchPartitionResponse(partition=number, error_code=ErrorCode.OFFSET_OUT_OF_RANGE)

@@ -1,4 +1,4 @@
-"""The raw engine as a member of a group: librdkafka joins and commits, and not one record comes through it."""
+"""The raw engine as a member of a group: librdkafka joins and commits, and no record comes through it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_records_commits_and_going_on(mock_cluster: str) -> None:
         async with engine(mock_cluster, group, topic, reads_with="raw") as running:
             await running.ends(4)
             assert [record.offset for record in running.records(topic)] == list(range(50))
-            # What librdkafka decodes comes in bytes of its own.
+            # librdkafka's decoded records come in bytes of their own.
             assert all(isinstance(batch.data, memoryview) for event in running.all(Received) for batch in event.batches)
             assert await running.commit({source(topic): CommitPosition(20)}) == {source(topic): 0}
         async with engine(mock_cluster, group, topic, reads_with="raw") as running:
@@ -49,7 +49,7 @@ def test_leaders_on_several_brokers() -> None:
     host = Producer({"test.mock.num.brokers": 3, "log_level": 0})
     brokers = host.list_topics(timeout=10).brokers.values()
     bootstrap = ",".join(f"{broker.host}:{broker.port}" for broker in brokers)
-    topics = [new_name("topic") for _ in range(10)]  # their leaders are drawn by lot
+    topics = [new_name("topic") for _ in range(10)]  # their leaders are random
     for topic in topics:
         produce(bootstrap, topic, 20)
 
@@ -85,7 +85,7 @@ def test_a_rebalance_goes_on_where_it_was_read_to(mock_cluster: str) -> None:
 
 
 def test_what_was_asked_before_a_reset_is_not_told() -> None:
-    """It may be of the log before; the thread that asked asks again."""
+    """The answer may be about the earlier log; the thread asks again."""
 
     async def test() -> None:
         running = RunningEngine("localhost:1", "group", reads_with="raw")
@@ -104,7 +104,7 @@ def test_what_was_asked_before_a_reset_is_not_told() -> None:
 
 @pytest.mark.parametrize("told", [700, 30])
 def test_what_is_resumed_goes_on_where_it_is_read(told: int) -> None:
-    """librdkafka's side has told of the assignment before it heard of the reset; or how far we are, long ago."""
+    """librdkafka's side has reported the assignment before it learnt of the reset; or our position, long ago."""
 
     async def test() -> None:
         running = RunningEngine("localhost:1", "group", reads_with="raw")
@@ -140,7 +140,7 @@ def test_what_librdkafka_reads_goes_on_where_it_says() -> None:
 
 
 def test_librdkafkas_side_is_told_where_a_log_was_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What it finds committed above that is no other member's."""
+    """Committed offsets that it finds above the cut are not another member's."""
 
     async def test() -> None:
         running = RunningEngine("localhost:1", "group", reads_with="raw")
@@ -156,14 +156,14 @@ def test_librdkafkas_side_is_told_where_a_log_was_cut_off(monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("resumed", [True, False])
-def test_a_topic_that_begins_anew_does_so_through_a_rebalance(resumed: bool) -> None:
-    """Where the new one begins is being asked; what another member has committed meanwhile is of the new one."""
+def test_a_topic_that_starts_again_does_so_through_a_rebalance(resumed: bool) -> None:
+    """The beginning of the new topic is not known yet; another member's commits since then belong to the new one."""
 
     async def test() -> None:
         running = RunningEngine("localhost:1", "group", reads_with="raw")
         assert isinstance(running.engine, RawEngine)
         orders = source("orders")
-        asked = running.engine._readings[orders] = Reading(orders, 0, UUID(int=2), anew=True, suspended=True)
+        asked = running.engine._readings[orders] = Reading(orders, 0, UUID(int=2), recreated=True, suspended=True)
         running.engine._from_group(Revoked((orders,)))
         running.engine.pause(frozenset([orders]))
         running.events.clear()
@@ -179,7 +179,7 @@ def test_a_topic_that_begins_anew_does_so_through_a_rebalance(resumed: bool) -> 
     run(test)
 
 
-def test_a_topic_that_is_made_anew_in_a_rebalance_is_noticed_by_its_id() -> None:
+def test_a_topic_that_is_created_again_in_a_rebalance_is_noticed_by_its_id() -> None:
     async def test() -> None:
         running = RunningEngine("localhost:1", "group", reads_with="raw")
         assert isinstance(running.engine, RawEngine)

@@ -1,4 +1,4 @@
-"""Reading over our own connections: what arrives, what is asked for, and what brokers do to it."""
+"""Reading over our own connections: the batches that arrive, the requests, and faults of brokers."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from mesh.records.spans import ClusterName, Gap, Span, TopicName, UpstreamPartit
 from mesh.upstream.engine import (
     EndReached,
     EngineEvent,
+    EventBatch,
     PositionReset,
     ReadingDown,
     ReadingUp,
     Received,
     Reread,
     RereadToken,
-    Together,
     Truncated,
 )
 from mesh.upstream.links import nodes as nodes_module
@@ -53,7 +53,7 @@ class Reader:
     def __init__(self, cluster: FakeCluster, access: ConnectionSettings) -> None:
         self.told: list[EngineEvent] = []
         self.events: list[EngineEvent] = []
-        """What was told together, one by one."""
+        """Events that were reported together, one by one."""
         self.delegated: list[Reading] = []
         self._told = asyncio.Event()
         cluster.asked = self._told.set
@@ -130,7 +130,7 @@ def test_what_an_answer_brings_of_several_partitions_is_told_together() -> None:
                 await cluster.append(number, 5)
             async with reading(cluster) as reader:
                 await reader.until(lambda: all(reader.offsets(number) == list(range(5)) for number in range(3)))
-                together = [event.events for event in reader.told if isinstance(event, Together)]
+                together = [event.events for event in reader.told if isinstance(event, EventBatch)]
                 assert len(together) < 3
                 assert max(len([each for each in events if isinstance(each, Received)]) for events in together) >= 2
                 assert not any(isinstance(event, Received | EndReached) for event in reader.told)
@@ -180,7 +180,7 @@ def test_nothing_is_asked_for_while_nothing_is_consumed() -> None:
         async with fake_cluster(1) as cluster, reading(cluster) as reader:
             reader.fetching.set_consuming(False)
             await cluster.append(0, 1)
-            reader.rereading.read(RereadToken(1), source(0), Span(0, 0))  # for which the leader has to be known
+            reader.rereading.read(RereadToken(1), source(0), Span(0, 0))  # the leader must be known for it
             await reader.until(lambda: any(isinstance(event, Reread) and event.complete for event in reader.events))
             assert cluster.fetched == [(1, {0: 0}, 10)]
             reader.fetching.set_consuming(True)
@@ -260,7 +260,7 @@ def test_what_retention_has_deleted_is_passed_over() -> None:
 
 
 def test_a_log_that_was_cut_off_is_cut_and_goes_on_at_its_end() -> None:
-    """It is the same topic, so what was read below the end is there still."""
+    """It is the same topic, so the records below the end are still there."""
 
     async def test() -> None:
         async with fake_cluster(1) as cluster:
@@ -294,8 +294,8 @@ def test_a_log_that_has_grown_again_is_cut_where_its_epoch_ends(monkeypatch: pyt
     run(test)
 
 
-def test_a_log_that_was_cut_off_begins_anew_where_topics_have_no_ids() -> None:
-    """It may be another topic, and what is lost does not come again."""
+def test_a_log_that_was_cut_off_starts_again_where_topics_have_no_ids() -> None:
+    """It may be another topic, and lost records do not come again."""
 
     async def test() -> None:
         async with fake_cluster(1) as cluster:
@@ -303,7 +303,7 @@ def test_a_log_that_was_cut_off_begins_anew_where_topics_have_no_ids() -> None:
             await cluster.append(0, 3)
             async with reading(cluster) as reader:
                 noticed: list[UpstreamPartition] = []
-                reader.fetching.made_anew = noticed.append
+                reader.fetching.recreated = noticed.append
                 reader.readings[source(0)].position = 9
                 await reader.until(lambda: reader.offsets(0) == [0, 1, 2])
                 assert isinstance(reader.events[0], PositionReset)
@@ -313,8 +313,8 @@ def test_a_log_that_was_cut_off_begins_anew_where_topics_have_no_ids() -> None:
 
 
 @pytest.mark.parametrize("highest", [12, 17])
-def test_a_shorter_log_of_another_topic_begins_anew(monkeypatch: pytest.MonkeyPatch, highest: int) -> None:
-    """Fetches by name are answered from whatever topic there is: its leader is asked which it is."""
+def test_a_shorter_log_of_another_topic_starts_again(monkeypatch: pytest.MonkeyPatch, highest: int) -> None:
+    """A broker answers Fetches by name from any topic of that name, so the engine asks the leader for its id."""
     monkeypatch.setitem(SERVED, ApiKey.FETCH, (4, highest))
 
     async def test() -> None:
@@ -325,31 +325,31 @@ def test_a_shorter_log_of_another_topic_begins_anew(monkeypatch: pytest.MonkeyPa
             cluster.logs, cluster.ends = [[]], [0]
             await cluster.append(0, 2)
             await reader.until(lambda: reader.offsets(0) == [0, 1, 2, 3, 4, 0, 1])
-            assert PositionReset(source(0), 0, "the topic was deleted and made anew") in reader.events
+            assert PositionReset(source(0), 0, "the topic was deleted and created again") in reader.events
             assert not any(isinstance(event, Truncated) for event in reader.events)
 
     run(test)
 
 
-def test_a_topic_that_was_made_anew_is_noticed_by_its_id() -> None:
+def test_a_topic_that_was_created_again_is_noticed_by_its_id() -> None:
     async def test() -> None:
         async with fake_cluster(1) as cluster:
             noticed: list[UpstreamPartition] = []
             async with reading(cluster) as reader:
-                reader.fetching.made_anew = noticed.append
+                reader.fetching.recreated = noticed.append
                 await cluster.append(0, 3)
                 await reader.until(lambda: reader.offsets(0) == [0, 1, 2])
                 cluster.topic_id = UUID(int=2)
                 cluster.logs, cluster.ends = [[]], [0]
-                await cluster.append(0, 5)  # longer than what was read: only the id tells
+                await cluster.append(0, 5)  # longer than the read part: only the id shows it
                 await reader.until(lambda: reader.offsets(0) == [0, 1, 2, 0, 1, 2, 3, 4])
-                assert PositionReset(source(0), 0, "the topic was deleted and made anew") in reader.events
+                assert PositionReset(source(0), 0, "the topic was deleted and created again") in reader.events
                 assert noticed == [source(0)]
 
     run(test)
 
 
-def test_what_begins_anew_while_it_is_revoked_is_read_when_it_comes_back() -> None:
+def test_what_starts_again_while_it_is_revoked_is_read_when_it_comes_back() -> None:
     async def test() -> None:
         async with fake_cluster(1) as cluster, reading(cluster) as reader:
             await cluster.append(0, 3)
@@ -409,7 +409,7 @@ def test_a_span_is_read_again() -> None:
                 await reader.until(lambda: len(reader.offsets(0)) == 12)
                 for span, expected in ((Span(4, 7), list(range(3, 9))), (Span(9, 30), [9, 10, 11])):
                     reader.events.clear()
-                    # The fake answers from whole batches on, so the first batch is asked for by its own offset.
+                    # The fake answers from whole batches on, so the first batch is requested by its own offset.
                     reader.rereading.read(RereadToken(1), source(0), Span(expected[0], span.last))
                     await reader.until(lambda: any(isinstance(e, Reread) and e.complete for e in reader.events))
                     again = [e for e in reader.events if isinstance(e, Reread)]
@@ -421,7 +421,7 @@ def test_a_span_is_read_again() -> None:
 
 
 def twist(monkeypatch: pytest.MonkeyPatch, change: Callable[[Fetched], Fetched]) -> None:
-    """Let partitions' parts of answers say something else."""
+    """Changes partitions' parts of answers."""
 
     def twisted(response: ClientResponse) -> FetchAnswer:
         answer = decode_fetch_answer(response)
@@ -431,7 +431,7 @@ def twist(monkeypatch: pytest.MonkeyPatch, change: Callable[[Fetched], Fetched])
 
 
 def test_a_leader_that_hangs_is_left_before_its_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It would have a minute to answer; the others know sooner that it leads no more."""
+    """It would have a minute to answer; the others know sooner that it no longer leads."""
     monkeypatch.setattr(fetching_module, "OVERDUE", 0.05)
     monkeypatch.setattr(nodes_module, "NEXT_AFTER", 0.05)
 
@@ -457,7 +457,7 @@ def test_the_answer_of_one_that_hung_is_not_taken_when_another_leads(monkeypatch
     async def test() -> None:
         async with fake_cluster(1, nodes=(1, 2)) as cluster, reading(cluster) as reader:
             await reader.until(lambda: EndReached(source(0), 0, Gap.EMPTY) in reader.events)
-            # Parked at 1, whose answer brings what 2 brings too.
+            # Parked at 1, whose answer also brings what 2 brings.
             cluster.leaders, cluster.epoch = [2], 6
             await reader.until(lambda: (2, {0: 0}, PARKED_MS) in cluster.fetched)
             await cluster.append(0, 3)
@@ -488,7 +488,7 @@ def test_a_log_that_was_truncated_is_read_from_where_it_parts(monkeypatch: pytes
     async def test() -> None:
         async with fake_cluster(1) as cluster, reading(cluster) as reader:
             anew: list[UpstreamPartition] = []
-            reader.fetching.made_anew = anew.append
+            reader.fetching.recreated = anew.append
             for _ in range(4):
                 await cluster.append(0, 1)
             await reader.until_read(0, 4)
@@ -521,7 +521,7 @@ def test_it_is_asked_where_the_log_parts_before_it_is_read(
     told: list[EngineEvent],
     first: int,
 ) -> None:
-    """The group has committed 2, and acknowledged more above it, of records up to epoch 4."""
+    """The group has committed 2, and acknowledged more records above it, up to epoch 4."""
     asked: list[tuple[int, int]] = []
 
     async def test() -> None:
@@ -546,7 +546,9 @@ def test_it_is_asked_where_the_log_parts_before_it_is_read(
     run(test)
 
 
-def test_who_is_revoked_meanwhile_is_asked_again_when_it_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_partition_that_is_revoked_meanwhile_is_asked_again_when_it_comes_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     async def test() -> None:
         async with fake_cluster(1) as cluster, reading(cluster) as reader:
             asked = []
@@ -569,7 +571,7 @@ def test_who_is_revoked_meanwhile_is_asked_again_when_it_comes_back(monkeypatch:
 
 
 def test_an_epoch_that_the_leader_does_not_know_is_not_insisted_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It answers that the offset is out of range, though it is not."""
+    """It answers that the offset is out of range, although it is not."""
 
     async def test() -> None:
         async with fake_cluster(1) as cluster, reading(cluster) as reader:
@@ -583,9 +585,9 @@ def test_an_epoch_that_the_leader_does_not_know_is_not_insisted_on(monkeypatch: 
     run(test)
 
 
-def test_who_rests_is_woken_when_the_rest_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Again and again: uvloop's timers are due at sums that may be smaller by their last bit, or equal."""
-    monkeypatch.setattr("mesh.upstream.raw.resets.REST", 0.01)
+def test_a_resting_partition_is_woken_when_the_rest_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Again and again: uvloop's timers are due at sums that may differ in their last bit, or be equal."""
+    monkeypatch.setattr("mesh.upstream.raw.resets.RETRY_DELAY", 0.01)
 
     async def test() -> None:
         async with fake_cluster(1) as cluster, reading(cluster) as reader:
@@ -603,7 +605,7 @@ def test_a_preferred_replica_is_read_until_it_fails(monkeypatch: pytest.MonkeyPa
             preferred = [2]
             twist(monkeypatch, lambda part: replace(part, preferred_replica=preferred.pop()) if preferred else part)
             await reader.until(lambda: 2 in [node for node, _, _ in cluster.fetched])
-            # 2 says that it does not lead: so the leader is asked again.
+            # 2 says that it does not lead, so the leader is looked up again.
             await cluster.append(0, 2)
             await reader.until_read(0, 2)
             assert cluster.fetched[-1][0] == 1
@@ -673,7 +675,7 @@ def test_every_version_of_fetch(monkeypatch: pytest.MonkeyPatch, highest: int) -
 
 
 def test_a_span_that_nobody_leads_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither of a broker that has leaders, nor of another one that hangs."""
+    """Neither of a broker with leaders, nor of another one that hangs."""
     monkeypatch.setattr("mesh.upstream.raw.rereading.GIVE_UP", 2.0)
 
     async def test() -> None:
@@ -681,7 +683,7 @@ def test_a_span_that_nobody_leads_holds_up_no_other(monkeypatch: pytest.MonkeyPa
             for partition in range(3):
                 await cluster.append(partition, 3)
                 await reader.until_read(partition, 3)
-            reader.readings[source(0)].leader = 9
+            cluster.leaders[0] = reader.readings[source(0)].leader = 9
             reader.readings[source(1)].leader = 2
             cluster.silent = {2}
             for partition in range(3):

@@ -1,4 +1,4 @@
-"""When it is told that partitions cannot be read, and when that is over."""
+"""When the engine reports that partitions cannot be read, and when it reports the end of that."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Told:
 
     def look(self, now: float, wanted: set[UpstreamPartition] = BOTH) -> list[ReadingDown | ReadingUp]:
         self.events.clear()
-        self.health.look(now, wanted)
+        self.health.check(now, wanted)
         return list(self.events)
 
 
@@ -82,7 +82,7 @@ def test_a_cluster_that_is_down_is_told_by_others() -> None:
 
 
 def test_what_librdkafkas_side_is_refused_is_one_problem_with_what_we_are() -> None:
-    """Over when both are."""
+    """The problem is over when both are."""
     told, refused = Told(), ReadingDown("orders: refused", UpstreamProblem.NOT_AUTHORIZED)
     told.fail(0)
     assert told.look(PATIENCE) == [ReadingDown("eu/orders-1: since 0")]

@@ -1,4 +1,4 @@
-"""What a partition's part of an answer leads to."""
+"""The effects of one partition's part of an answer."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import pytest
 
 from mesh.records.encode import encode_batch
 from mesh.upstream.raw.reading import (
-    NO_LEADER,
-    REFUSED_REST,
-    REST,
-    NotNow,
+    NO_NODE,
+    REFUSED_RETRY_DELAY,
+    RETRY_DELAY,
     NotTheLeader,
-    OldFormat,
+    OldFormatFound,
     Outcome,
     OutOfRange,
     Progress,
     ReadElsewhere,
     Reading,
+    RetryLater,
     TruncationFound,
     outcome_of,
 )
@@ -58,15 +58,15 @@ def batch(base: int, count: int, epoch: int = 3) -> bytes:
         (answer(error=6), NotTheLeader()),
         (answer(error=6, leader=(2, 8)), NotTheLeader((2, 8))),
         (answer(error=74, leader=(2, 8)), NotTheLeader((2, 8))),
-        (answer(error=75), NotNow(REST)),
-        (answer(error=78), NotNow(REST)),
-        (answer(error=29), NotNow(REFUSED_REST, 29)),
-        (answer(error=76), NotNow(REFUSED_REST, 76)),
+        (answer(error=75), RetryLater(RETRY_DELAY)),
+        (answer(error=78), RetryLater(RETRY_DELAY)),
+        (answer(error=29), RetryLater(REFUSED_RETRY_DELAY, 29)),
+        (answer(error=76), RetryLater(REFUSED_RETRY_DELAY, 76)),
         (answer(diverging=4), TruncationFound(4)),
         (answer(preferred=2), ReadElsewhere(2)),
         (answer(), Progress((), 5, None, -1)),
         (answer(high=5, stable=5), Progress((), 5, 5, -1)),
-        # A leader that is new to its task does not know yet how far the log is committed.
+        # A new leader does not know yet how far the log is committed.
         (answer(high=2, stable=2), Progress((), 5, None, -1)),
     ],
 )
@@ -96,16 +96,16 @@ def test_aborted_transactions_count_under_read_committed_only() -> None:
 
 @pytest.mark.parametrize("old", [MAGIC_0, MAGIC_1])
 def test_old_record_formats(old: bytes) -> None:
-    """Golden bytes: no broker of today writes them."""
+    """Golden bytes: no present broker writes them."""
     outcome = outcome_of(answer(batch(5, 2) + old), 5, True, False)
-    assert isinstance(outcome, OldFormat)
+    assert isinstance(outcome, OldFormatFound)
     assert (outcome.before.position, [each.last for each in outcome.before.batches]) == (7, [6])
 
 
-def test_a_replica_is_read_for_a_while() -> None:
-    reading = Reading(source("orders"), 0, leader=1, replica=2, replica_until=10.0)
-    assert reading.node(9.9) == 2
-    assert reading.node(10.0) == 1
-    assert reading.node(9.9) == 1
-    reading.leader, reading.replica, reading.replica_until = NO_LEADER, 2, 20.0
-    assert reading.node(11.0) == NO_LEADER
+def test_a_replica_is_read_while_there_is_a_leader() -> None:
+    reading = Reading(source("orders"), 0, leader=1)
+    assert reading.node == 1
+    reading.replica = 2
+    assert reading.node == 2
+    reading.leader = NO_NODE
+    assert reading.node == NO_NODE

@@ -1,7 +1,8 @@
-"""What the raw engine reads and what its group assigns, in any order: nothing that is ours is ever passed over.
+"""The raw engine's reading and its group's assignments, in any order: no record of its partitions is ever skipped.
 
-The log of one partition grows, is cut, and begins anew. Its group rebalances, on a thread that hears late of what is
-read, and whose events come late. The pool has received all below where it is read, in the log that it believes in.
+The log of one partition grows, is truncated, and begins again. Its group rebalances, on a thread that learns late of
+the engine's reading, and whose events come late. The pool has received all records below the engine's position, of the
+log that it believes in.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ class Group:
         self.now += 10.0
         assert self.assignment.open(self.fake.consumer, self.now)
 
-    # What the raw engine calls
+    # Calls of the raw engine
 
     def advance(self, positions: Mapping[UpstreamPartition, int]) -> None:
         for partition, position in positions.items():
@@ -86,7 +87,7 @@ class Group:
         if ORDERS in self.assignment.positions:
             self.stored = offset
 
-    def noticed_anew(self, partition: UpstreamPartition) -> None:
+    def note_recreated(self, partition: UpstreamPartition) -> None:
         self.commands.append(lambda: self.assignment.fell_back(partition, self.now))
 
     def forget_ends(self, _: int) -> None: ...
@@ -106,7 +107,7 @@ class Resuming(RuleBasedStateMachine):
             cast(Any, None),
             self.engine._readings,
             self.engine._noticed,
-            self.group.noticed_anew,
+            self.group.note_recreated,
             lambda: None,
             lambda reading, seconds: None,
             cast(Any, self),
@@ -114,16 +115,16 @@ class Resuming(RuleBasedStateMachine):
         )
         self.life, self.end = 1, 0
         self.received: int | None = None
-        """By the pool; None before it is assigned."""
+        """The position that the pool has received; None before the assignment."""
         self.is_revoked = self.is_others = False
-        """Whether it was told that; whether another member has had it since."""
+        """Whether the revocation was reported; whether another member has had it since."""
         self.wrong: list[EngineEvent] = []
-        """What must not be told."""
+        """Events that must not be reported."""
         self.group.assign(0)
         self.take_events()
 
     def create_task(self, task: Any) -> None:
-        """In the place of a TaskGroup: what is asked is answered by `learn_where_it_begins`."""
+        """In place of a TaskGroup: `learn_where_it_begins` answers the request."""
         task.close()
 
     def told(self, event: EngineEvent) -> None:
@@ -153,7 +154,8 @@ class Resuming(RuleBasedStateMachine):
 
     @rule(count=st.integers(0, 50), is_late=st.booleans())
     def make_anew(self, count: int, is_late: bool) -> None:
-        """is_late: a commit for the old topic comes when the new one is there; else its offsets go with it."""
+        """is_late: a commit for the old topic comes after the new one exists; else its offsets go with the old
+        topic."""
         self.life, self.end = self.life + 1, count
         if not is_late:
             self.group.stored = None
@@ -177,22 +179,22 @@ class Resuming(RuleBasedStateMachine):
         reading = self.reading
         assert reading is not None
         if reading.topic_id != UUID(int=self.life):
-            self.resets.begin_anew(ORDERS, 1, UUID(int=self.life))
+            self.resets.start_over(ORDERS, 1, UUID(int=self.life))
             if is_answered:
                 self.learn_where_it_begins()
 
-    @precondition(lambda self: self.reading is not None and self.reading.anew)
+    @precondition(lambda self: self.reading is not None and self.reading.recreated)
     @rule()
     def learn_where_it_begins(self) -> None:
         reading = self.reading
         assert reading is not None
-        reading.suspended = reading.anew = False
+        reading.suspended = reading.recreated = False
         self.resets._reset(reading, 0, "anew")
 
     @precondition(lambda self: self.reading is not None and self.reading.is_asked_for and self.reading.topic_id)
     @rule(back=st.integers(1, 30), is_heard=st.booleans())
     def cut(self, back: int, is_heard: bool) -> None:
-        """An unclean election, which the next Fetch tells of."""
+        """An unclean election, which the next Fetch reports."""
         reading = self.reading
         assert reading is not None
         if reading.topic_id == UUID(int=self.life):
@@ -229,7 +231,7 @@ class Resuming(RuleBasedStateMachine):
     @precondition(lambda self: not self.group.assignment.positions)
     @rule(further=st.integers(0, 100))
     def assign_to_another(self, further: int) -> None:
-        """For a whole generation; it has committed."""
+        """Assigns it to another member for a whole generation, in which that member has committed."""
         self.group.assign()
         self.is_others = True
         self.group.stored = min((self.group.stored or 0) + further, self.end)
@@ -250,7 +252,7 @@ class Resuming(RuleBasedStateMachine):
     def nothing_is_passed_over(self) -> None:
         assert self.wrong == []
         if (reading := self.reading) is not None:
-            assert reading.anew or reading.position == self.received
+            assert reading.recreated or reading.position == self.received
             assert not (self.is_revoked and reading.is_asked_for)
 
     def teardown(self) -> None:
@@ -261,8 +263,8 @@ TestResuming = Resuming.TestCase
 TestResuming.settings = settings(max_examples=300, stateful_step_count=40, deadline=None)
 
 
-def test_a_commit_of_what_is_gone_is_not_stored_for_the_topic_made_anew() -> None:
-    """It comes between the notice that the topic is another one and the answer where that begins."""
+def test_a_commit_of_what_is_gone_is_not_stored_for_the_topic_created_again() -> None:
+    """The commit comes after the notice that the topic is another one, and before the answer with its beginning."""
     state = Resuming()
     state.revoke(is_told=False)
     state.take_events()

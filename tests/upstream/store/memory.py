@@ -1,27 +1,29 @@
-"""A store in memory, as a double of the one in a topic: what is put is JSON, and may fail."""
+"""A store in memory, as a double of the one in a topic: documents are JSON, and a write may fail."""
 
 from __future__ import annotations
 
-from mesh.upstream.store.documents import Document, DocumentKey, Kind, StoreAway, decode, encode
+from mesh.upstream.store.documents import Document, DocumentKey, DocumentKind, StoreUnavailable, decode, encode
 
 
 class MemoryStore:
-    """Implements `mesh.upstream.store.store.Store`. away: why everything fails; None: nothing does."""
+    """Implements `mesh.upstream.store.store.Store`. away: the reason why everything fails; None: nothing fails."""
 
     def __init__(self) -> None:
         self.away: str | None = None
         self.documents: dict[DocumentKey, bytes] = {}
 
-    def get(self, kind: Kind, virtual_cluster: str, group: str) -> Document | None:
+    def get(self, kind: DocumentKind, virtual_cluster: str, group: str) -> Document | None:
         self._check()
         value = self.documents.get(DocumentKey(kind.name, virtual_cluster, group))
         return None if value is None else decode(kind, value)
 
-    def groups(self, kind: Kind, virtual_cluster: str) -> list[str]:
+    def groups(self, kind: DocumentKind, virtual_cluster: str) -> list[str]:
         self._check()
         return [key.group for key in self.documents if key[:2] == (kind.name, virtual_cluster)]
 
-    async def put(self, kind: Kind, virtual_cluster: str, group: str, document: Document | None) -> Document | None:
+    async def put(
+        self, kind: DocumentKind, virtual_cluster: str, group: str, document: Document | None
+    ) -> Document | None:
         before = self.get(kind, virtual_cluster, group)
         key = DocumentKey(kind.name, virtual_cluster, group)
         if document is None:
@@ -32,4 +34,4 @@ class MemoryStore:
 
     def _check(self) -> None:
         if self.away is not None:
-            raise StoreAway(self.away)
+            raise StoreUnavailable(self.away)

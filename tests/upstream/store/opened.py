@@ -12,7 +12,7 @@ from tests.upstream.harness import TIMEOUT
 
 
 class Told:
-    """What a store has told, and a way to wait for it."""
+    """The events of a store, and a way to wait for it."""
 
     def __init__(self) -> None:
         self.reasons: list[str] = []
@@ -23,7 +23,7 @@ class Told:
         self._changed.set()
 
     async def until(self, is_there: Callable[[str], bool]) -> str:
-        """The last reason, as soon as it is so."""
+        """The last reason, as soon as the condition holds."""
         async with asyncio.timeout(TIMEOUT):
             while not self.reasons or not is_there(self.reasons[-1]):
                 self._changed.clear()

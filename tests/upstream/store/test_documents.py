@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mesh.upstream.store.documents import DocumentKey, Kind, StoreUnreadable, decode, encode
+from mesh.upstream.store.documents import DocumentKey, DocumentKind, StoreUnreadable, decode, encode
 
-KIND = Kind("epochs", 2)
+KIND = DocumentKind("epochs", 2)
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(),
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
@@ -49,4 +49,4 @@ def test_what_is_not_understood_is_told(value: bytes, reason: str) -> None:
 
 
 def test_an_earlier_version_is_read() -> None:
-    assert decode(KIND, encode(Kind("epochs", 1), {"stored": 4})) == {"stored": 4}
+    assert decode(KIND, encode(DocumentKind("epochs", 1), {"stored": 4})) == {"stored": 4}

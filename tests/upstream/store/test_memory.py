@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from mesh.upstream.store.documents import Kind, StoreAway, StoreUnreadable
+from mesh.upstream.store.documents import DocumentKind, StoreUnavailable, StoreUnreadable
 from tests.upstream.harness import run
 from tests.upstream.store.memory import MemoryStore
 
-EPOCHS = Kind("epochs", 1)
+EPOCHS = DocumentKind("epochs", 1)
 
 
 def test_documents_are_there_when_they_have_been_put() -> None:
@@ -27,11 +27,11 @@ def test_documents_are_there_when_they_have_been_put() -> None:
 def test_it_may_be_away_or_hold_what_is_not_understood() -> None:
     async def test() -> None:
         store = MemoryStore()
-        await store.put(Kind("epochs", 2), "front", "g", {})
+        await store.put(DocumentKind("epochs", 2), "front", "g", {})
         with pytest.raises(StoreUnreadable):
             await store.put(EPOCHS, "front", "g", {})
         store.away = "no broker"
-        with pytest.raises(StoreAway, match="no broker"):
+        with pytest.raises(StoreUnavailable, match="no broker"):
             store.get(EPOCHS, "front", "h")
 
     run(test)

@@ -7,18 +7,18 @@ import asyncio
 import pytest
 from confluent_kafka import Producer
 
-from mesh.upstream.store.documents import DocumentTooLarge, Kind, StoreAway, StoreUnreadable
+from mesh.upstream.store.documents import DocumentKind, DocumentTooLarge, StoreUnavailable, StoreUnreadable
 from mesh.upstream.store.topic import LARGEST_DOCUMENT
 from tests.upstream.harness import TIMEOUT, new_name, run
 from tests.upstream.store.opened import opened, opening
 
-EPOCHS = Kind("epochs", 1)
-LATER = Kind("epochs", 2)
+EPOCHS = DocumentKind("epochs", 1)
+LATER = DocumentKind("epochs", 2)
 
 
 def new_topic(mock_cluster: str) -> str:
     topic = new_name("store")
-    Producer({"bootstrap.servers": mock_cluster}).list_topics(topic, timeout=TIMEOUT)  # makes it
+    Producer({"bootstrap.servers": mock_cluster}).list_topics(topic, timeout=TIMEOUT)  # creates it
     return topic
 
 
@@ -31,7 +31,7 @@ def test_documents_are_there_when_they_have_been_put(mock_cluster: str) -> None:
             assert await store.put(EPOCHS, "front", "h", {"stored": 3}) is None
             assert store.get(EPOCHS, "front", "g") == {"stored": 2}
             assert sorted(store.groups(EPOCHS, "front")) == ["g", "h"]
-            assert store.groups(EPOCHS, "back") == store.groups(Kind("other", 1), "front") == []
+            assert store.groups(EPOCHS, "back") == store.groups(DocumentKind("other", 1), "front") == []
             assert await store.put(EPOCHS, "front", "g", None) == {"stored": 2}
             assert store.get(EPOCHS, "front", "g") is None
 
@@ -43,7 +43,7 @@ def test_what_one_process_writes_the_others_read_and_later_ones_begin_with(mock_
         topic = new_topic(mock_cluster)
         async with opened(mock_cluster, topic) as one, opened(mock_cluster, topic) as other:
             await one.put(EPOCHS, "front", "g", {"stored": 1})
-            # Its own write is read back behind all that stands before it.
+            # Its own write is read back behind all earlier ones.
             assert await other.put(EPOCHS, "front", "g", {"stored": 2}) == {"stored": 1}
             await one.put(EPOCHS, "front", "h", None)
             assert one.get(EPOCHS, "front", "g") == {"stored": 2}
@@ -65,11 +65,11 @@ def test_each_writer_is_told_what_stood_directly_before_its_own(mock_cluster: st
 def test_nothing_is_read_or_written_before_all_of_it_has_been_read() -> None:
     async def test() -> None:
         async with opening("127.0.0.1:1", "nowhere") as (store, _):
-            with pytest.raises(StoreAway):
+            with pytest.raises(StoreUnavailable):
                 store.get(EPOCHS, "front", "g")
-            with pytest.raises(StoreAway):
+            with pytest.raises(StoreUnavailable):
                 store.groups(EPOCHS, "front")
-            with pytest.raises(StoreAway):
+            with pytest.raises(StoreUnavailable):
                 await store.put(EPOCHS, "front", "g", {})
 
     run(test)
@@ -80,10 +80,10 @@ def test_a_topic_that_is_not_there_is_not_made_unasked(mock_cluster: str) -> Non
         topic = new_name("nowhere")
         async with opening(mock_cluster, topic) as (store, told):
             reason = await told.until(bool)
-            assert reason == f"the topic {topic} does not exist, and is not to be created"
-            with pytest.raises(StoreAway, match="does not exist"):
+            assert reason == f"the topic {topic} does not exist, and create is false"
+            with pytest.raises(StoreUnavailable, match="does not exist"):
                 store.get(EPOCHS, "front", "g")
-            Producer({"bootstrap.servers": mock_cluster}).list_topics(topic, timeout=TIMEOUT)  # makes it
+            Producer({"bootstrap.servers": mock_cluster}).list_topics(topic, timeout=TIMEOUT)  # creates it
             await told.until(lambda reason: reason == "")
             assert store.get(EPOCHS, "front", "g") is None
 

@@ -34,7 +34,7 @@ async def write(writer: JournalWriter, **more: Any) -> bool:
 def test_a_page_is_written_and_read(mock_cluster: str) -> None:
     async def test() -> None:
         topic, told = new_name("journal"), list[str]()
-        Producer({"bootstrap.servers": mock_cluster}).list_topics(topic, timeout=TIMEOUT)  # makes it
+        Producer({"bootstrap.servers": mock_cluster}).list_topics(topic, timeout=TIMEOUT)  # creates it
         writer = writer_of(mock_cluster, topic, told)
         assert await write(writer, dropped=7)
         message = read_one(mock_cluster, topic)
@@ -57,8 +57,8 @@ def test_a_topic_that_is_not_there_is_told_and_looked_for_again(mock_cluster: st
         writer = writer_of(mock_cluster, topic, told)
         assert not await write(writer)
         assert not await write(writer)
-        assert told == [f"the topic {topic} does not exist, and is not to be created"], "once"
-        Producer({"bootstrap.servers": mock_cluster}).list_topics(topic, timeout=TIMEOUT)  # makes it
+        assert told == [f"the topic {topic} does not exist, and create is false"], "once"
+        Producer({"bootstrap.servers": mock_cluster}).list_topics(topic, timeout=TIMEOUT)  # creates it
         assert await write(writer)
         await writer.close()
 

@@ -16,7 +16,7 @@ FLEXIBLE = ClientRequest(3, 12, True, (b"bo", b"dy"))
 
 
 def receive(connection: ClientConnection, data: bytes, sizes: list[int] | None = None) -> list[ClientResponse]:
-    """Put the bytes in, at most so many at a time."""
+    """Passes the bytes in, at most so many at a time."""
     responses: list[ClientResponse] = []
     at, turn = 0, 0
     while at < len(data):

@@ -81,7 +81,7 @@ def test_epochs_of_the_leader_and_of_the_last_batch(version: int) -> None:
 
 
 def body_of(version: int, records: bytes, **more: Any) -> bytes:
-    """kio's words for two partitions, the first with aborted transactions, the second with an error.
+    """kio's values for two partitions, the first with aborted transactions, the second with an error.
 
     more: values of the second one, by kio's names.
     """

@@ -1,4 +1,4 @@
-"""Who is in a group: our requests are read by the mesh's own server side, and kio's answers by our decoder."""
+"""The members of a group: the mesh's own server side reads our requests, and our decoder kio's answers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ VERSIONS_OF_FIND = range(groups.HIGHEST_FIND_COORDINATOR + 1)
 
 
 def assignment(topics: dict[str, list[int]], version: int = 1, tail: bytes = b"\xff\xff\xff\xff") -> bytes:
-    """ConsumerProtocolAssignment. tail: the assignor's own bytes, null."""
+    """A ConsumerProtocolAssignment. tail: the assignor's own bytes, or null."""
     body = _INT16.pack(version) + _INT32.pack(len(topics))
     for topic, partitions in topics.items():
         body += _INT16.pack(len(topic)) + topic.encode() + _INT32.pack(len(partitions))
@@ -43,7 +43,7 @@ def answered(request: ClientRequest, response: Any) -> ClientResponse:
 
 
 def description(version: int, members: dict[str | None, bytes], kind: str = "consumer", error: int = 0) -> Any:
-    """kio's answer. members: what each is assigned, by instance id."""
+    """kio's answer. members: their assignments, by instance id."""
     schema: Any = import_module(f"kio.schema.describe_groups.v{version}.response")
     described = tuple(
         schema.DescribedGroupMember(
@@ -95,7 +95,7 @@ def test_versions_are_those_that_both_sides_know(served: VersionRange | None, fi
 
 
 def test_golden_bytes() -> None:
-    """Of the oldest and the newest version."""
+    """For the oldest and the newest version."""
     old, new = (groups.describe_group_request("ab", VersionRange(0, version)) for version in (0, 5))
     assert (body_of(old), old.is_flexible) == (b"\0\0\0\1\0\2ab", False)
     assert (body_of(new), new.is_flexible) == (b"\2\3ab\0\0", True)
@@ -155,7 +155,7 @@ def test_an_assignment_that_cannot_be_read_is_refused(assigned: bytes) -> None:
 
 
 def assert_nothing_else_is_taken(answer: ClientResponse, decode: Any) -> None:
-    """Neither what is cut off nor what has a tail."""
+    """Asserts that the decoder refuses truncated bytes, and bytes with a tail."""
     whole = bytes(answer.frame)
     for body in (*(whole[:length] for length in range(len(whole))), whole + b"\0"):
         with pytest.raises(ProtocolError):

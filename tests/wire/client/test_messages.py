@@ -1,4 +1,4 @@
-"""What the mesh asks of a broker is read by kio; kio's answers are read here, and what is cut off is refused."""
+"""kio reads the mesh's requests to a broker; the mesh reads kio's answers, and refuses truncated ones."""
 
 from __future__ import annotations
 

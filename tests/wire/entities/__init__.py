@@ -67,14 +67,14 @@ def sample(schema: type, numbers: Iterator[int] | None = None) -> Any:
 
 
 def encode(entity: Any) -> bytes:
-    """By kio's writer."""
+    """The bytes of kio's writer."""
     buffer = BytesIO()
     entity_writer(type(entity))(buffer, entity)
     return buffer.getvalue()
 
 
 def decode(schema: type, body: bytes) -> Any:
-    """By kio's reader, to the last byte."""
+    """The value of kio's reader, which must reach the last byte."""
     read: Callable[[bytes, int], tuple[Any, int]] = entity_reader(schema)
     entity, size = read(body, 0)
     assert size == len(body)
@@ -118,7 +118,8 @@ def values(entity: Any) -> Any:
 
 
 def build(message: type, given: Mapping[str, Any]) -> Any:
-    """Our message out of `values`: what it has no field for is left out, what is not given takes the default."""
+    """Our message out of `values`: it leaves out values without a field, and takes the default for fields without a
+    value."""
     hints = get_type_hints(message)
     names = [field.name for field in fields(message) if field.name in given]
     return message(**{name: _built(hints[name], given[name]) for name in names})
@@ -220,7 +221,7 @@ def _built_value(item: type, value: Any) -> Any:
 
 
 def unfold(annotation: Any) -> tuple[type, bool, bool]:
-    """Of a field's type: the item type, whether it is an array, whether it may be null."""
+    """Unfolds a field's type: the item type, whether it is an array, whether it may be null."""
     is_nullable = isinstance(annotation, UnionType)
     if is_nullable:
         (annotation,) = (argument for argument in get_args(annotation) if argument is not NoneType)

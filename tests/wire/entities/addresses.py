@@ -1,4 +1,4 @@
-"""Addresses that clients are told, and what kio's entities are with them, without the programs under test."""
+"""The addresses in answers to clients, and kio's entities with them, without the programs under test."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kio.schema.errors import ErrorCode as KioErrorCode
 
 
 class Addresses:
-    """Another host and port for each node but those in `absent`, and the nodes that were asked about.
+    """Other hosts and ports for all nodes but those in `absent`; keeps the nodes that were asked for.
 
     is_by_remainder: `absent` are remainders of the ids by 4.
     """
@@ -27,7 +27,7 @@ class Addresses:
 
 
 def told(entity: Any, addresses: Addresses) -> Any:
-    """One of kio's answers with every address in it changed."""
+    """One of kio's answers with all of its addresses changed."""
     if getattr(entity, "endpoint_type", 1) == 2:
         return entity
     values = {field.name: getattr(entity, field.name) for field in fields(entity)}

@@ -9,28 +9,28 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from mesh.wire.apis import ApiKey
-from mesh.wire.entities import Side
+from mesh.wire.entities import Direction
 from mesh.wire.entities.fields import Field
-from mesh.wire.entities.kinds import Kind
+from mesh.wire.entities.kinds import EntityKind
 from tests.integration.jars import NEWEST_CLIENTS, kafka_jars
 
 ENTITY_TYPES = {
-    "brokerId": Kind.NODE,
-    "groupId": Kind.GROUP,
-    "producerId": Kind.PRODUCER,
-    "topicName": Kind.TOPIC,
-    "transactionalId": Kind.TRANSACTIONAL_ID,
+    "brokerId": EntityKind.NODE,
+    "groupId": EntityKind.GROUP,
+    "producerId": EntityKind.PRODUCER,
+    "topicName": EntityKind.TOPIC,
+    "transactionalId": EntityKind.TRANSACTIONAL_ID,
 }
 
 
 class Shape(NamedTuple):
-    """A field without its name. entity: what Kafka declares it to hold, None if nothing."""
+    """A field without its name. entity: the entity type that Kafka declares, None if there is none."""
 
     wire_type: str
     is_array: bool
     is_nullable: bool
     tag: int | None
-    entity: Kind | None
+    entity: EntityKind | None
     fields: tuple[Shape, ...]
 
 
@@ -47,8 +47,8 @@ class Definition(NamedTuple):
 
 
 @cache
-def definitions() -> Mapping[tuple[ApiKey, Side], Definition]:
-    """Of every API that Kafka still has a version of."""
+def definitions() -> Mapping[tuple[ApiKey, Direction], Definition]:
+    """Kafka's definitions of every API of which it still has a version."""
     found = {}
     with zipfile.ZipFile(kafka_jars(NEWEST_CLIENTS) / f"{NEWEST_CLIENTS}.jar") as jar:
         for name in jar.namelist():
@@ -56,12 +56,12 @@ def definitions() -> Mapping[tuple[ApiKey, Side], Definition]:
                 lines = jar.read(name).decode().splitlines()
                 content = json.loads("\n".join(line for line in lines if not line.lstrip().startswith("//")))
                 if content.get("validVersions") != "none":
-                    found[ApiKey(content["apiKey"]), Side[content["type"].upper()]] = Definition(content)
+                    found[ApiKey(content["apiKey"]), Direction[content["type"].upper()]] = Definition(content)
     return found
 
 
 def shapes_of(fields: tuple[Field, ...]) -> tuple[Shape, ...]:
-    """The same of ours, as if Kafka declared everything that it could."""
+    """The shapes of our fields, as if Kafka declared all that it could."""
     return tuple(
         Shape(
             field.wire_type,

@@ -9,39 +9,43 @@ from typing import TypeAlias
 from kio.index import UnknownAPIKey, UnknownEntity, load_request_schema, load_response_schema
 
 from mesh.wire.apis import ApiKey, is_flexible
-from mesh.wire.entities import Side
+from mesh.wire.entities import Direction
 from mesh.wire.entities.fields import FIXED_SIZES, Field
 from mesh.wire.entities.layouts import layout
 from mesh.wire.relayed_apis import RELAYED_APIS
 from mesh.wire.writer import encode_unsigned_varint
 from tests.wire.entities import encode, sample
 
-Message: TypeAlias = tuple[ApiKey, int, Side]
+Message: TypeAlias = tuple[ApiKey, int, Direction]
 
 MESSAGES: list[Message] = [
     (api_key, version, side)
     for api_key, versions in RELAYED_APIS.items()
     for version in versions.all()
-    for side in Side
+    for side in Direction
 ]
 """Parametrize with it."""
 
 
 def named(message: Message) -> str:
-    """For pytest."""
+    """Names of messages, for pytest."""
     api_key, version, side = message
     return f"{api_key.name}-{version}-{side.name}"
 
 
-def schema_of(api_key: ApiKey, version: int, side: Side) -> type | None:
+def schema_of(api_key: ApiKey, version: int, side: Direction) -> type | None:
     """kio's class; None if kio lacks the version."""
     try:
-        return load_request_schema(api_key, version) if side is Side.REQUEST else load_response_schema(api_key, version)
+        return (
+            load_request_schema(api_key, version)
+            if side is Direction.REQUEST
+            else load_response_schema(api_key, version)
+        )
     except (UnknownAPIKey, UnknownEntity):
         return None
 
 
-def sample_body(api_key: ApiKey, version: int, side: Side) -> bytes:
+def sample_body(api_key: ApiKey, version: int, side: Direction) -> bytes:
     """Two elements in every array, nothing null, every tagged field."""
     schema = schema_of(api_key, version, side)
     if schema is not None:

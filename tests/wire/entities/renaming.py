@@ -23,7 +23,7 @@ CONFIGS = {
 
 
 class Renaming:
-    """Each kind in a way of its own; clients cannot reach the nodes whose ids are divisible by 3."""
+    """Renames each kind in its own way; clients cannot reach nodes whose ids are divisible by 3."""
 
     def node(self, node: int) -> int:
         return node ^ 0x5000
@@ -42,6 +42,21 @@ class Renaming:
 
     def topic_pattern(self, pattern: str) -> str:
         return f"({pattern})"
+
+    def partition(self, partition: int) -> int:
+        return partition ^ 0x300
+
+    def leader_epoch(self, epoch: int) -> int:
+        return epoch ^ 0x301
+
+    def record_epoch(self, epoch: int) -> int:
+        return epoch ^ 0x302
+
+    def end_epoch(self, epoch: int) -> int:
+        return epoch ^ 0x303
+
+    def end_offset(self, offset: int) -> int:
+        return offset ^ 0x304
 
     def group(self, group_id: str) -> str:
         return f"group-{group_id}"

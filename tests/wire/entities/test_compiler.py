@@ -1,4 +1,4 @@
-"""What is made of fields that stand together in no message of today."""
+"""Compiled code for fields that no present message has together."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from mesh.wire.entities import Unchanged
 from mesh.wire.entities.compiler import ALL_KINDS, compiled
 from mesh.wire.entities.fields import Field
-from mesh.wire.entities.kinds import Kind
+from mesh.wire.entities.kinds import EntityKind
 from mesh.wire.entities.steps import Walk
 from mesh.wire.errors import ProtocolError
 from tests.wire.entities.renaming import TO
@@ -17,10 +17,10 @@ BROKERS = Field(
     "struct",
     is_array=True,
     fields=(
-        Field("topic", "string", Kind.TOPIC),
-        Field("node_id", "int32", Kind.NODE),
-        Field("host", "string", Kind.HOST),
-        Field("port", "int32", Kind.PORT),
+        Field("topic", "string", EntityKind.TOPIC),
+        Field("node_id", "int32", EntityKind.NODE),
+        Field("host", "string", EntityKind.HOST),
+        Field("port", "int32", EntityKind.PORT),
     ),
 )
 
@@ -37,7 +37,7 @@ def test_what_was_renamed_in_a_struct_that_is_left_out_is_left_out() -> None:
 def test_null_is_an_error_where_it_may_not_be(wire_type: str, is_flexible: bool) -> None:
     null = b"\x00\x00" if is_flexible else b"\xff\xff\xff\xff"
     for is_nullable in (False, True):
-        field = Field("field", wire_type, Kind.NONE, is_nullable=is_nullable)
+        field = Field("field", wire_type, EntityKind.NONE, is_nullable=is_nullable)
         step = compiled([field], is_flexible, ALL_KINDS, is_whole=True)
         walk = Walk(memoryview(null), 0, Unchanged())
         if is_nullable:
@@ -48,5 +48,5 @@ def test_null_is_an_error_where_it_may_not_be(wire_type: str, is_flexible: bool)
 
 
 def test_a_kind_in_a_type_that_cannot_hold_it_is_an_error() -> None:
-    with pytest.raises(TypeError, match=r"topic is of int16 and cannot hold Kind\.TOPIC"):
-        compiled([Field("topic", "int16", Kind.TOPIC)], is_flexible=False, kinds=ALL_KINDS, is_whole=True)
+    with pytest.raises(TypeError, match=r"topic is of int16 and cannot hold EntityKind\.TOPIC"):
+        compiled([Field("topic", "int16", EntityKind.TOPIC)], is_flexible=False, kinds=ALL_KINDS, is_whole=True)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mesh.wire.apis import ApiKey
-from mesh.wire.entities import Side, Unchanged, program
+from mesh.wire.entities import Direction, Unchanged, program
 from mesh.wire.errors import ProtocolError
 from mesh.wire.messages import Buffer
 from mesh.wire.relayed_apis import RELAYED_APIS
@@ -20,7 +20,7 @@ from tests.wire.entities.renaming import TO, renamed
 
 HEADER, TAIL = b"header", b"a tail"
 OF_KIO = [message for message in MESSAGES if schema_of(*message) is not None]
-NEWEST = [(api_key, versions.highest, side) for api_key, versions in RELAYED_APIS.items() for side in Side]
+NEWEST = [(api_key, versions.highest, side) for api_key, versions in RELAYED_APIS.items() for side in Direction]
 
 
 def passed(message: Message, frame: bytes, start: int = 0) -> list[Buffer]:
@@ -59,28 +59,28 @@ def test_other_entities_are_what_kio_writes(message: Message) -> None:
 GROUP, MEMBER = b"\x02g", b"\x02m"
 SUPPLEMENTED = [
     (
-        (ApiKey.API_VERSIONS, 5, Side.REQUEST),
+        (ApiKey.API_VERSIONS, 5, Direction.REQUEST),
         b"\x02n\x02v\x02c" + bytes(3) + b"\x01\x00",
         b"\x02n\x02v\x0acluster-c" + b"\x00\x00\x50\x01\x00",
     ),
     (
-        (ApiKey.TXN_OFFSET_COMMIT, 6, Side.REQUEST),
+        (ApiKey.TXN_OFFSET_COMMIT, 6, Direction.REQUEST),
         b"\x02t" + GROUP + bytes(7) + b"\x09" + bytes(6) + MEMBER + b"\x00\x02" + bytes(15) + b"\x01\x01\x00\x00",
         b"\x01\x08group-g" + bytes(7) + b"\x0e" + bytes(6) + MEMBER + b"\x00\x02"
         b"\x00\x00\x00\x10" + bytes(11) + b"\x01\x01\x00\x00",
     ),
     (
-        (ApiKey.DELETE_GROUPS, 3, Side.RESPONSE),
+        (ApiKey.DELETE_GROUPS, 3, Direction.RESPONSE),
         bytes(4) + b"\x02" + GROUP + b"\x00\x44\x03no\x00\x00",
         bytes(4) + b"\x02" + b"\x08group-g" + b"\x00\x44\x03no\x00\x00",
     ),
     (
-        (ApiKey.STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE, 0, Side.REQUEST),
+        (ApiKey.STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE, 0, Direction.REQUEST),
         # One subtopology with a source node of one topic, and no global stores.
         GROUP + MEMBER + bytes(4) + b"\x02\x02s\x02\x02n\x01\x02\x02a\x00\x01\x01\x00\x00\x01\x00\x00",
         b"\x08group-g" + MEMBER + bytes(4) + b"\x02\x02s\x02\x02n\x01\x02\x08topic-a\x00\x01\x01\x00\x00\x01\x00\x00",
     ),
-    ((ApiKey.UNREGISTER_CONTROLLER, 0, Side.REQUEST), b"\0\0\0\x02\0", b"\0\0\x50\x02\0"),
+    ((ApiKey.UNREGISTER_CONTROLLER, 0, Direction.REQUEST), b"\0\0\0\x02\0", b"\0\0\x50\x02\0"),
 ]
 
 
@@ -90,7 +90,7 @@ def test_other_entities_in_what_kio_lacks(message: Message, body: bytes, other: 
 
 
 def test_a_broker_as_a_resource_is_a_node() -> None:
-    alter = (ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, Side.REQUEST)
+    alter = (ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, Direction.REQUEST)
 
     def of(*names: bytes) -> bytes:
         entries = b"".join(b"\x04" + bytes((len(name) + 1,)) + name + b"\x01\x00" for name in names)
@@ -101,13 +101,13 @@ def test_a_broker_as_a_resource_is_a_node() -> None:
 
 
 def test_a_longer_name_in_a_tagged_field_changes_its_size() -> None:
-    fetch = (ApiKey.FETCH, 12, Side.REQUEST)
+    fetch = (ApiKey.FETCH, 12, Direction.REQUEST)
     fields = b"\xff\xff\xff\xff" + bytes(21) + b"\x01\x01\x01"
     assert translated(fetch, fields + b"\x01\x00\x02\x02c") == fields + b"\x01\x00\x0a\x0acluster-c"
 
 
 def test_a_tagged_field_is_read_within_its_size() -> None:
-    fetch = (ApiKey.FETCH, 12, Side.REQUEST)
+    fetch = (ApiKey.FETCH, 12, Direction.REQUEST)
     fields = b"\xff\xff\xff\xff" + bytes(21) + b"\x01\x01\x01"
     with pytest.raises(ProtocolError, match="0 left"):
         passed(fetch, fields + b"\x01\x00\x01\x02c")
@@ -115,14 +115,14 @@ def test_a_tagged_field_is_read_within_its_size() -> None:
 
 
 def test_lengths_with_more_bytes_than_they_need_stay() -> None:
-    metadata = (ApiKey.METADATA, 9, Side.REQUEST)
+    metadata = (ApiKey.METADATA, 9, Direction.REQUEST)
     body = b"\x82\x00\x82\x80\x00t\x00\x00\x00\x00\x00"
     assert b"".join(passed(metadata, body)) == body
     assert translated(metadata, body) == b"\x82\x00\x08topic-t\x00\x00\x00\x00\x00"
 
 
 def test_bytes_that_are_no_text_stay() -> None:
-    heartbeat = (ApiKey.HEARTBEAT, 0, Side.REQUEST)
+    heartbeat = (ApiKey.HEARTBEAT, 0, Direction.REQUEST)
     body = b"\x00\x01\xff" + bytes(4) + b"\x00\x00"
     assert b"".join(passed(heartbeat, body)) == body
 
@@ -130,7 +130,7 @@ def test_bytes_that_are_no_text_stay() -> None:
 def test_a_count_above_what_is_left_is_an_error_at_once() -> None:
     for count in (b"\x7f\xff\xff\xff", b"\x00\x00\x00\x05"):
         with pytest.raises(ProtocolError, match="announced at 4, 0 left"):
-            passed((ApiKey.METADATA, 1, Side.REQUEST), count)
+            passed((ApiKey.METADATA, 1, Direction.REQUEST), count)
 
 
 def test_an_entity_that_is_too_long_for_kafka_is_refused() -> None:
@@ -139,8 +139,8 @@ def test_an_entity_that_is_too_long_for_kafka_is_refused() -> None:
             return group_id * 40_000
 
     for version in (0, 4):
-        heartbeat = program(ApiKey.HEARTBEAT, version, Side.REQUEST)
-        body = sample_body(ApiKey.HEARTBEAT, version, Side.REQUEST)
+        heartbeat = program(ApiKey.HEARTBEAT, version, Direction.REQUEST)
+        body = sample_body(ApiKey.HEARTBEAT, version, Direction.REQUEST)
         with pytest.raises(ValueError, match="Kafka has room for 32767"):
             heartbeat.translate(memoryview(body), 0, Long())
 
@@ -148,11 +148,11 @@ def test_an_entity_that_is_too_long_for_kafka_is_refused() -> None:
 @pytest.mark.parametrize(("api_key", "version"), [(ApiKey.VOTE, 0), (ApiKey.FETCH, 19), (ApiKey.PRODUCE, 2)])
 def test_what_is_not_relayed_has_no_program(api_key: ApiKey, version: int) -> None:
     with pytest.raises(ValueError, match="is not relayed"):
-        program(api_key, version, Side.REQUEST)
+        program(api_key, version, Direction.REQUEST)
 
 
 def test_programs_are_made_once() -> None:
-    assert program(ApiKey.FETCH, 13, Side.REQUEST) is program(ApiKey.FETCH, 13, Side.REQUEST)
+    assert program(ApiKey.FETCH, 13, Direction.REQUEST) is program(ApiKey.FETCH, 13, Direction.REQUEST)
 
 
 @settings(max_examples=400)

@@ -1,1 +1,2 @@
-"""Where a partition begins to be read: committed offsets, bounds and ends of logs, and logs that begin again."""
+"""The positions from which partitions are read: committed offsets, bounds and ends of logs, and logs that start
+again."""

@@ -1,6 +1,6 @@
-"""How far the logs of assigned partitions go, also of those nobody reads at the moment.
+"""Checks the ends of the logs of assigned partitions, also of those that are not read now.
 
-What librdkafka remembers of it comes with the records: it is old while its queue is full or a partition is paused.
+librdkafka learns them with the records: its values are old while its queue is full or a partition is paused.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ INTERVAL = 1.0
 
 
 class LogEnds:
-    """Asks every `INTERVAL` seconds, and waits for nothing. With read_committed it is told the last stable offsets.
+    """The ends of the logs, requested every `INTERVAL` seconds without blocking. With read_committed they are last
+    stable offsets.
 
-    complain: told why a partition was not answered for.
+    complain: called with the error of a partition without an answer.
     """
 
     def __init__(
@@ -37,15 +38,15 @@ class LogEnds:
         self._put = put
         self._complain = complain
         self._answers: dict[UpstreamPartition, Future[ListOffsetsResultInfo]] = {}
-        self._told: Mapping[UpstreamPartition, int] = {}
+        self._reported: Mapping[UpstreamPartition, int] = {}
         self._resets = 0
         self._ask_at = 0.0
 
-    def look(self, sources: Collection[UpstreamPartition], now: float) -> None:
-        """Tell the ends of these, all of them, if one is another than before."""
+    def poll(self, sources: Collection[UpstreamPartition], now: float) -> None:
+        """Reports the ends of all these partitions, if one has changed."""
         if self._answers and all(answer.done() for answer in self._answers.values()):
             answers, self._answers = self._answers, {}
-            self._tell({source: answers[source] for source in sources if source in answers})
+            self._report({source: answers[source] for source in sources if source in answers})
         if sources and not self._answers and now >= self._ask_at:
             self._ask_at = now + INTERVAL
             asked = {TopicPartition(source.topic, source.partition): source for source in sources}
@@ -56,12 +57,12 @@ class LogEnds:
             self._answers = {asked[place]: answer for place, answer in futures.items()}
 
     def forget(self, resets: int | None = None) -> None:
-        """Tell them again though they are the same; whoever was told knows them no more. resets: how many others have
-        noticed by now, if that is why."""
-        self._told, self._answers = {}, {}
+        """Makes the next answer count as changed, since the receiver has forgotten the ends. resets: the number of
+        resets and truncations noticed elsewhere, if that is the reason."""
+        self._reported, self._answers = {}, {}
         self._resets = self._resets if resets is None else resets
 
-    def _tell(self, answers: Mapping[UpstreamPartition, Future[ListOffsetsResultInfo]]) -> None:
+    def _report(self, answers: Mapping[UpstreamPartition, Future[ListOffsetsResultInfo]]) -> None:
         ends: dict[UpstreamPartition, int] = {}
         problem: KafkaError | None = None
         for source, answer in answers.items():
@@ -72,6 +73,6 @@ class LogEnds:
                 problem = end
         if problem is not None:
             self._complain(problem)
-        if ends and ends != self._told:
-            self._told = ends
+        if ends and ends != self._reported:
+            self._reported = ends
             self._put(HighWatermarks(ends, self._resets))

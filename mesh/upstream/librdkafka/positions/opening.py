@@ -1,29 +1,29 @@
-"""From what the group assigns to what can be read: one try after the other to learn where each partition begins.
+"""Opens assigned partitions: tries repeatedly to learn the start position of each.
 
-A try asks the group what it has committed, and the leaders where logs end, and where those begin of which nothing is
-committed; that is stored in the group before anything is read. What succeeds for a partition does not wait for what
-fails for another one: a partition that nobody leads, or whose topic the group may not use, is left for the next try.
+An attempt asks the group for its commits, and the leaders for the ends of logs, and for the starts of those without a
+commit. A start position is committed to the group before anything is read. A partition that succeeds does not wait for
+one that fails: a partition without a leader, or of a topic that the group may not use, is left for the next attempt.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Container, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, Literal, Protocol
+from typing import Final, Protocol
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
 
 from mesh.records.spans import ClusterName, CommitPosition, TopicName, UpstreamPartition
-from mesh.upstream.engine import Unopenable
+from mesh.upstream.engine import Start, Unopenable
 from mesh.upstream.librdkafka.commit_queue import Errors
 from mesh.upstream.librdkafka.positions.bounds import Bounds, LogBounds
 from mesh.upstream.problems import OF_TOPICS, UpstreamProblem, problem_of
 
 REQUEST_TIMEOUT: Final = 5.0
 RETRY: Final = 1.0
-LONGEST_REST: Final = 5.0
-"""Seconds until what could not be opened is tried again; they double from one to the other. A try waits for nothing but
-one request to the coordinator, and that only where it has not said what is committed."""
+MAX_RETRY_DELAY: Final = 5.0
+"""The most seconds until a failed partition is tried again; the pause doubles. An attempt blocks for one request to the
+coordinator at most, and only if the committed offset is unknown."""
 
 _OF_THE_GROUP: Final = frozenset(
     {
@@ -36,23 +36,24 @@ _OF_THE_GROUP: Final = frozenset(
         KafkaError.REBALANCE_IN_PROGRESS,
     }
 )
-"""What a coordinator answers for each partition, and means the group."""
+"""Errors that a coordinator returns for each partition, but that concern the whole group."""
 
 
-class Store(Protocol):
+class StoreStarts(Protocol):
     def __call__(
         self,
         positions: Mapping[UpstreamPartition, CommitPosition],
         answered: Callable[[Errors], None],
         ours: Container[UpstreamPartition],
     ) -> None:
-        """Commit these, as far as they are `ours` when they are sent; `answered` is told the error codes."""
+        """Commits these positions, except those of partitions that are not `ours` when they are sent. `answered` gets
+        the error codes."""
 
 
 @dataclass(frozen=True, slots=True)
-class Tried:
-    """How a try ended. committed: of what the group was asked for, and of new starts that it has stored. opened:
-    partitions that can be read from there. ends: where logs end, as far as somebody said."""
+class OpeningResult:
+    """The result of an attempt. committed: the group's commits, with the start positions just committed. opened: the
+    partitions that can be read from there. ends: the known ends of logs."""
 
     committed: Mapping[UpstreamPartition, CommitPosition]
     opened: Collection[UpstreamPartition]
@@ -61,21 +62,21 @@ class Tried:
 
 
 @dataclass(slots=True, eq=False)
-class _Try:
-    """sources: to be opened. fresh: those of them of which nothing is committed. starting: where these begin, while
-    the group stores it. is_stored: nothing is, any more."""
+class _Attempt:
+    """An attempt to open partitions. sources: the partitions to open. uncommitted: those without a commit. starting:
+    their start positions, while the group stores them. is_stored: True when nothing is left to store."""
 
     sources: set[UpstreamPartition]
     committed: dict[UpstreamPartition, CommitPosition]
     failed: dict[UpstreamPartition, KafkaError]
-    fresh: Collection[UpstreamPartition]
+    uncommitted: Collection[UpstreamPartition]
     is_first: bool
     bounds: Bounds | None = None
     starting: dict[UpstreamPartition, CommitPosition] = field(default_factory=dict)
     is_stored: bool = False
 
     def end(self, errors: Errors) -> None:
-        """The group has stored the starts, or has not."""
+        """Notes which start positions the group has stored."""
         for source, position in self.starting.items():
             if code := errors.get(source, 0):
                 self.failed[source] = KafkaError(code)
@@ -85,95 +86,95 @@ class _Try:
 
 
 class Opening:
-    """Everything runs on the consumer's thread. unopened: assigned, and not open."""
+    """The opening of assigned partitions; everything runs on the consumer's thread. unopened: the partitions that are
+    assigned but not open."""
 
-    def __init__(
-        self, cluster: ClusterName, start: Literal["earliest", "latest"], bounds: LogBounds, store: Store
-    ) -> None:
+    def __init__(self, cluster: ClusterName, start: Start, bounds: LogBounds, store: StoreStarts) -> None:
         self.unopened: set[UpstreamPartition] = set()
         self.failed: dict[UpstreamPartition, Unopenable] = {}
-        """Those of them that were tried."""
+        """Partitions for which the last attempt failed."""
         self._cluster = cluster
         self._start = start
         self._bounds = bounds
         self._store = store
         self._starts: dict[UpstreamPartition, int] = {}
-        """Where those begin that could not be stored: a group that starts at the end has started once."""
+        """Start positions that could not be stored: a group that starts at the end must look up the end only once."""
         self._nothing_committed: set[UpstreamPartition] = set()
-        self._try: _Try | None = None
+        self._attempt: _Attempt | None = None
         self._is_new = False
         self._try_at = 0.0
-        self._rest = RETRY
+        self._retry_delay = RETRY
 
     @property
     def is_new(self) -> bool:
-        """Whether the assignment was not tried at all."""
+        """Returns whether no attempt of the current assignment has ended yet."""
         return self._is_new
 
     @property
-    def is_trying(self) -> bool:
-        return self._try is not None
+    def is_attempting(self) -> bool:
+        return self._attempt is not None
 
     def assign(self, sources: set[UpstreamPartition]) -> None:
-        """The group has assigned something new; these are now to be opened."""
+        """Notes a new assignment: these partitions are now to be opened."""
         self._change(sources)
-        self._is_new, self._try_at, self._rest = True, 0.0, RETRY
+        self._is_new, self._try_at, self._retry_delay = True, 0.0, RETRY
 
     def revoke(self, sources: Collection[UpstreamPartition]) -> None:
-        """These are not to be opened any more."""
+        """Takes out partitions that need not be opened any more."""
         if not self.unopened.isdisjoint(sources):
             self._change(self.unopened.difference(sources))
 
     def forget(self) -> None:
-        """Nothing is assigned."""
+        """Forgets all partitions: nothing is assigned."""
         self._change(set())
         self._is_new = False
 
-    def begin_anew(self, topic: TopicName) -> None:
-        """It is another topic than before."""
+    def topic_recreated(self, topic: TopicName) -> None:
+        """Forgets the start positions of a topic that was recreated."""
         self._starts = {source: at for source, at in self._starts.items() if source.topic != topic}
 
-    def look(self, consumer: Consumer, open_ones: Iterable[UpstreamPartition], now: float) -> Tried | None:
-        """Go on; what a try has led to, when it has ended. Raises KafkaException if the group does not answer: it is
-        asked again after `RETRY` seconds."""
-        if self._try is None:
+    def poll(self, consumer: Consumer, open_ones: Iterable[UpstreamPartition], now: float) -> OpeningResult | None:
+        """Continues, and returns the result of an attempt that has ended. Raises KafkaException if the group does not
+        answer: the next attempt comes after `RETRY` seconds."""
+        if self._attempt is None:
             if now < self._try_at or not (self.unopened or self._is_new):
                 return None
             self._try_at = now + RETRY
-            self._try = self._begin(consumer, open_ones, now)
-        trying = self._try
-        if trying.bounds is None:
-            trying.bounds = self._bounds.answer(now)
-            if trying.bounds is None:
+            self._attempt = self._begin(consumer, open_ones, now)
+        attempt = self._attempt
+        if attempt.bounds is None:
+            attempt.bounds = self._bounds.answer(now)
+            if attempt.bounds is None:
                 return None
-            self._begin_to_store(trying, trying.bounds)
-        return self._end(trying, trying.bounds, now) if trying.is_stored else None
+            self._begin_to_store(attempt, attempt.bounds)
+        return self._end(attempt, attempt.bounds, now) if attempt.is_stored else None
 
     def _change(self, sources: set[UpstreamPartition]) -> None:
-        """What was asked about others answers nothing any more."""
+        """Replaces the partitions to open; answers to an earlier attempt are dropped."""
         self.unopened = sources
         for known in (self.failed, self._starts):
             for source in [source for source in known if source not in sources]:
                 del known[source]
         self._nothing_committed.clear()
-        if self._try is not None:
-            self._try.sources.clear()
-            self._try = None
+        if self._attempt is not None:
+            self._attempt.sources.clear()
+            self._attempt = None
 
-    def _begin(self, consumer: Consumer, open_ones: Iterable[UpstreamPartition], now: float) -> _Try:
+    def _begin(self, consumer: Consumer, open_ones: Iterable[UpstreamPartition], now: float) -> _Attempt:
         asked = {*self.unopened, *open_ones} if self._is_new else self.unopened - self._nothing_committed
         committed, failed = self._committed(consumer, sorted(asked))
         self._nothing_committed |= (asked & self.unopened) - committed.keys() - failed.keys()
-        fresh = self.unopened & self._nothing_committed
-        without = {source for source in fresh if source not in self._starts}
-        ends = {*asked, *(without if self._start == "latest" else ())} - failed.keys()
-        self._bounds.ask(sorted(without) if self._start == "earliest" else (), sorted(ends), now)
-        return _Try(set(self.unopened), committed, failed, fresh, self._is_new)
+        uncommitted = self.unopened & self._nothing_committed
+        without = {source for source in uncommitted if source not in self._starts}
+        ends = {*asked, *(without if self._start != "earliest" else ())} - failed.keys()
+        since = self._start if isinstance(self._start, int) else None
+        self._bounds.ask(sorted(without) if self._start != "latest" else (), sorted(ends), now, since)
+        return _Attempt(set(self.unopened), committed, failed, uncommitted, self._is_new)
 
     def _committed(
         self, consumer: Consumer, sources: Collection[UpstreamPartition]
     ) -> tuple[dict[UpstreamPartition, CommitPosition], dict[UpstreamPartition, KafkaError]]:
-        """What of these the group has committed, and of which it does not say. Raises KafkaException."""
+        """Returns the group's commits of these partitions, and errors for the others. Raises KafkaException."""
         asked = [topic_partition(source) for source in sources]
         answers = consumer.committed(asked, timeout=REQUEST_TIMEOUT) if asked else []
         committed: dict[UpstreamPartition, CommitPosition] = {}
@@ -189,35 +190,37 @@ class Opening:
                 committed[source] = CommitPosition(each.offset, each.metadata or "", epoch)
         return committed, failed
 
-    def _begin_to_store(self, trying: _Try, bounds: Bounds) -> None:
-        """One that dies before its first commit must not begin elsewhere next time."""
-        found = bounds.begins if self._start == "earliest" else bounds.ends
-        for source in trying.fresh:
+    def _begin_to_store(self, attempt: _Attempt, bounds: Bounds) -> None:
+        """Begins to store the start positions of partitions without a commit. Otherwise a process that dies before its
+        first commit would start elsewhere the next time."""
+        found = bounds.begins if self._start == "earliest" else {**bounds.ends, **bounds.begins}
+        for source in attempt.uncommitted:
             start = self._starts.get(source, found.get(source))
             if isinstance(start, int):
                 self._starts[source] = start
-                trying.starting[source] = CommitPosition(start)
+                attempt.starting[source] = CommitPosition(start)
             elif start is not None:
-                trying.failed[source] = start
-        if trying.starting:
-            self._store(trying.starting, trying.end, trying.sources)
+                attempt.failed[source] = start
+        if attempt.starting:
+            self._store(attempt.starting, attempt.end, attempt.sources)
         else:
-            trying.is_stored = True
+            attempt.is_stored = True
 
-    def _end(self, trying: _Try, bounds: Bounds, now: float) -> Tried:
-        self._try, self._is_new = None, False
-        opened = trying.sources & trying.committed.keys()
+    def _end(self, attempt: _Attempt, bounds: Bounds, now: float) -> OpeningResult:
+        self._attempt, self._is_new = None, False
+        opened = attempt.sources & attempt.committed.keys()
         self.unopened -= opened
-        self.failed = {source: self._unopenable(source, error) for source, error in trying.failed.items()}
+        self.failed = {source: self._unopenable(source, error) for source, error in attempt.failed.items()}
         for source in opened:
             self._starts.pop(source, None)
         self._nothing_committed -= opened
-        self._try_at, self._rest = now + self._rest, min(2 * self._rest, LONGEST_REST)
+        self._try_at, self._retry_delay = now + self._retry_delay, min(2 * self._retry_delay, MAX_RETRY_DELAY)
         ends = {source: end for source, end in bounds.ends.items() if isinstance(end, int)}
-        return Tried(trying.committed, opened, ends, trying.is_first)
+        return OpeningResult(attempt.committed, opened, ends, attempt.is_first)
 
     def _unopenable(self, source: UpstreamPartition, error: KafkaError) -> Unopenable:
-        """That a topic is missing is told by whoever looks at all topics; a leader may be missing for a moment."""
+        """Returns the reason why a partition cannot be opened. The catalog reports a missing topic; a leader may be
+        missing for a moment."""
         if problem_of(error) is UpstreamProblem.NOT_AUTHORIZED:
             return Unopenable(error.str(), UpstreamProblem.NOT_AUTHORIZED, lasts=True)
         return Unopenable(

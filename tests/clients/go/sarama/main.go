@@ -49,6 +49,7 @@ func (h *handler) ConsumeClaim(session sarama.ConsumerGroupSession, claim sarama
 			if err := h.handle(message); err != nil {
 				return err
 			}
+			member.Flush() // what is marked may be committed by any claim at once: a kill then must not take the line of it
 			session.MarkMessage(message, "")
 			uncommitted++
 			if h.Commit == "sync" && (uncommitted >= together || len(claim.Messages()) == 0) {

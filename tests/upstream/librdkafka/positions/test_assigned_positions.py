@@ -1,4 +1,4 @@
-"""From what the group assigns to what is read: positions, starts, and requests that fail on the way."""
+"""From the group's assignment to the read partitions: positions, starts, and requests that fail on the way."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from mesh.records.spans import CommitPosition, TopicName, UpstreamPartition
-from mesh.upstream.engine import Assigned, EngineEvent, Lost, PositionReset, Revoked, Unopened
+from mesh.upstream.engine import Assigned, EngineEvent, Lost, PositionReset, Revoked, Start, Unopened
 from mesh.upstream.librdkafka.commit_queue import Errors
 from mesh.upstream.librdkafka.positions.assigned_positions import SAME_FALL, AssignedPositions
 from mesh.upstream.librdkafka.positions.bounds import CONNECT_TIMEOUT, LogBounds
-from mesh.upstream.librdkafka.positions.opening import LONGEST_REST, RETRY
+from mesh.upstream.librdkafka.positions.opening import MAX_RETRY_DELAY, RETRY
 from mesh.upstream.problems import UpstreamProblem
 from tests.upstream.fakes import FakeAdmin, FakeConsumer, place
 from tests.upstream.harness import CLUSTER, source
@@ -23,9 +23,9 @@ FORBIDDEN = KafkaError.TOPIC_AUTHORIZATION_FAILED
 
 
 class Bed:
-    """store: what the group is asked to store is answered with `refused`, or not at all while `is_slow`."""
+    """store: the group's answer to stored offsets is `refused`, or none while `is_slow`."""
 
-    def __init__(self, start: Literal["earliest", "latest"] = "earliest", cooperative: bool = False) -> None:
+    def __init__(self, start: Start = "earliest", cooperative: bool = False) -> None:
         self.events: list[EngineEvent] = []
         self.fake = FakeConsumer()
         self.admin = FakeAdmin()
@@ -65,31 +65,31 @@ class Bed:
         self.now += later
         return self.assignment.open(self.fake.consumer, self.now)
 
-    def made_anew(self, topic: str = "orders", later: float = 0.0) -> None:
+    def recreated(self, topic: str = "orders", later: float = 0.0) -> None:
         self.now += later
-        self.assignment.begin_anew(TopicName(topic), self.now)
+        self.assignment.topic_recreated(TopicName(topic), self.now)
         self.renew()
 
     def renew(self, later: float = 0.0) -> None:
         self.now += later
-        self.assignment.renew(self.fake.consumer, self.now)
+        self.assignment.seek_recreated(self.fake.consumer, self.now)
 
     def resets(self) -> list[tuple[int, int]]:
-        """Partition and start."""
+        """Resets: partition and start."""
         return [(event.partition.partition, event.start) for event in self.events if isinstance(event, PositionReset)]
 
     def store(self, partition: int, offset: int, metadata: str = "") -> None:
         self.fake.stored[partition] = place(partition, offset, metadata)
 
     def last(self) -> dict[int, tuple[int, int, bool]]:
-        """The last assignment that was told: start, committed offset, resumed."""
+        """The last reported assignment: start, committed offset, resumed."""
         event = [event for event in self.events if isinstance(event, Assigned)][-1]
         return {
             each.partition.partition: (each.start, each.committed.offset, each.resumed) for each in event.partitions
         }
 
     def unopened(self) -> dict[int, tuple[UpstreamProblem, bool]]:
-        """What was told last to be not open: why, and whether that lasts."""
+        """The last report of partitions that cannot be opened: the reason, and whether it lasts."""
         told = [event for event in self.events if isinstance(event, Unopened)]
         return {each.partition: (why.problem, why.lasts) for each, why in told[-1].partitions.items()} if told else {}
 
@@ -137,6 +137,29 @@ def test_a_new_group_begins_and_commits_where(start: Literal["earliest", "latest
     assert bed.commits == [{0: offset}]
 
 
+@pytest.mark.parametrize(("found", "offset"), [(40, 40), (-1, 90)])
+def test_a_new_group_begins_at_a_time_and_at_the_end_if_nothing_came_since(found: int, offset: int) -> None:
+    bed = Bed(1_700_000_000_000)
+    bed.admin.begins[0], bed.admin.ends[0] = found, 90
+    bed.store(1, 55)
+    bed.assign(0, 1)
+    bed.open()
+    assert bed.last() == {0: (offset, offset, False), 1: (55, 55, False)}
+    assert bed.commits == [{0: offset}]
+    assert ("begins", [0]) in bed.admin.asked
+
+
+def test_a_time_that_nobody_answers_for_is_asked_for_again() -> None:
+    bed = Bed(1_700_000_000_000)
+    bed.admin.begins[0], bed.admin.ends[0] = NO_LEADER, 90
+    bed.assign(0)
+    bed.open()
+    assert bed.commits == [], "the end is not where it begins"
+    bed.admin.begins[0] = 40
+    bed.open(later=MAX_RETRY_DELAY)
+    assert bed.commits == [{0: 40}]
+
+
 def test_what_comes_straight_back_is_resumed_unless_somebody_went_further() -> None:
     bed = Bed()
     for partition in range(3):
@@ -154,7 +177,7 @@ def test_what_comes_straight_back_is_resumed_unless_somebody_went_further() -> N
     bed.revoke(0, 1)
     bed.assign(2)
     bed.open()
-    assert bed.last() == {2: (10, 10, False)}  # it was with others for a whole generation
+    assert bed.last() == {2: (10, 10, False)}  # another member had it for a whole generation
 
 
 def test_positions_outlive_a_rebalance_that_follows_before_they_are_used() -> None:
@@ -172,7 +195,7 @@ def test_positions_outlive_a_rebalance_that_follows_before_they_are_used() -> No
 
 
 def test_a_log_that_went_back_is_resumed_though_more_of_it_is_committed() -> None:
-    """It was cut, or its topic made anew, and what the group has committed is of the time before that."""
+    """The log was truncated, or its topic created again, and the group's commit is from before that."""
     bed = Bed()
     bed.store(0, 50)
     bed.assign(0)
@@ -236,7 +259,7 @@ def test_what_is_lost_is_forgotten() -> None:
 
 
 def test_what_an_eager_generation_left_out_is_not_taken_for_ours_later() -> None:
-    """Generations follow each other before positions could be asked for."""
+    """Generations follow each other before the positions could be requested."""
     bed = Bed()
     for partition in range(2):
         bed.store(partition, 10)
@@ -285,21 +308,21 @@ def test_an_empty_assignment_is_told() -> None:
     assert bed.last() == {}
 
 
-def test_a_topic_made_anew_is_read_from_its_beginning() -> None:
+def test_a_topic_created_again_is_read_from_its_beginning() -> None:
     bed = Bed()
     bed.store(0, 50)
     bed.assign(0)
     bed.open()
-    bed.made_anew()
+    bed.recreated()
     assert bed.resets() == [(0, 0)]
     assert (bed.fake.sought, bed.assignment.positions) == ({0: 0}, {source("orders", 0): 0})
-    bed.made_anew("other")
+    bed.recreated("other")
     bed.renew(later=60.0)
     assert len(bed.resets()) == 1
 
 
-def test_a_partition_that_fell_back_by_itself_does_not_begin_anew_again_and_the_others_do() -> None:
-    """The new log of one was shorter than its position, that of the other longer: only the topic's id tells of it."""
+def test_a_partition_that_fell_back_by_itself_does_not_start_again_and_the_others_do() -> None:
+    """The new log of one was shorter than its position, that of the other longer: only the topic's id shows it."""
     bed = Bed()
     for partition in (0, 1):
         bed.store(partition, 50)
@@ -307,23 +330,24 @@ def test_a_partition_that_fell_back_by_itself_does_not_begin_anew_again_and_the_
     bed.open()
     bed.assignment.positions[source("orders", 0)] = 7
     bed.assignment.fell_back(source("orders", 0), bed.now)
-    bed.made_anew(later=SAME_FALL - 1)
+    bed.recreated(later=SAME_FALL - 1)
     assert bed.assignment.positions == {source("orders", 0): 7, source("orders", 1): 0}
     assert bed.fake.sought == {1: 0}
-    bed.made_anew(later=1)
+    bed.recreated(later=1)
     assert bed.fake.sought == {0: 0, 1: 0}, "another time"
 
 
-def test_a_topic_made_anew_is_not_forgotten_when_nobody_says_where_it_begins() -> None:
-    """Neither it, nor those of its partitions that have leaders, nor another one that was made anew at that time."""
+def test_a_topic_created_again_is_not_forgotten_when_nobody_says_where_it_begins() -> None:
+    """This covers the topic, those of its partitions that have leaders, and another topic that was created again at
+    that time."""
     bed = Bed()
     for partition in range(3):
         bed.store(partition, 50)
     bed.assign(0, 1, 2)
     bed.open()
     bed.admin.begins[1] = NO_LEADER
-    bed.assignment.begin_anew(TopicName("other"), bed.now)
-    bed.made_anew()
+    bed.assignment.topic_recreated(TopicName("other"), bed.now)
+    bed.recreated()
     assert bed.resets() == [(0, 0), (2, 0)]
     bed.renew(later=RETRY)
     assert len(bed.resets()) == 2
@@ -333,15 +357,15 @@ def test_a_topic_made_anew_is_not_forgotten_when_nobody_says_where_it_begins() -
     assert bed.resets()[2:] == [(1, 3)]
 
 
-def test_what_is_to_begin_anew_does_so_after_a_rebalance_that_gives_it_back() -> None:
-    """What another member had meanwhile has begun anew there."""
+def test_what_is_to_start_again_does_so_after_a_rebalance_that_gives_it_back() -> None:
+    """Another member had it meanwhile, and started again there."""
     bed = Bed()
     for partition in (0, 1):
         bed.store(partition, 50)
     bed.assign(0, 1)
     bed.open()
     bed.admin.begins[0] = bed.admin.begins[1] = NO_LEADER
-    bed.made_anew()
+    bed.recreated()
     bed.revoke(0, 1)
     bed.renew(later=RETRY)
     bed.store(1, 60)
@@ -353,26 +377,26 @@ def test_what_is_to_begin_anew_does_so_after_a_rebalance_that_gives_it_back() ->
     assert bed.resets() == [(0, 0)]
 
 
-def test_what_fell_back_while_it_was_asked_where_it_begins_does_not_begin_anew_again() -> None:
+def test_what_fell_back_while_it_was_asked_where_it_begins_does_not_start_again() -> None:
     bed = Bed()
     bed.store(0, 50)
     bed.assign(0)
     bed.open()
     bed.admin.begins[0] = NO_LEADER
-    bed.made_anew()
+    bed.recreated()
     bed.assignment.fell_back(source("orders", 0), bed.now)
     bed.admin.begins[0] = 0
     bed.renew(later=RETRY)
     assert bed.resets() == []
 
 
-def test_what_is_lost_does_not_begin_anew() -> None:
+def test_what_is_lost_does_not_start_again() -> None:
     bed = Bed()
     bed.store(0, 50)
     bed.assign(0)
     bed.open()
     bed.admin.begins[0] = NO_LEADER
-    bed.made_anew()
+    bed.recreated()
     bed.assignment.on_lost(bed.fake.consumer, [place(0)])
     bed.admin.begins[0] = 0
     bed.assign(0)
@@ -402,7 +426,7 @@ def test_the_end_of_a_consumer() -> None:
     assert not bed.assignment.is_opening
 
 
-# What cannot be opened
+# Partitions that cannot be opened
 
 
 @pytest.mark.parametrize("cooperative", [False, True])
@@ -447,12 +471,12 @@ def test_the_coordinator_is_asked_once_for_what_has_no_leader_and_the_leaders_le
         bed.open(later=0.5)
     assert bed.fake.asked == [[0, 1]]
     tries = sum(which == "begins" for which, _ in bed.admin.asked)
-    assert 50 / LONGEST_REST <= tries <= 50 / LONGEST_REST + 3
+    assert 50 / MAX_RETRY_DELAY <= tries <= 50 / MAX_RETRY_DELAY + 3
     assert len([event for event in bed.events if isinstance(event, Unopened)]) == 2, "not each time"
 
 
 def test_a_topic_that_the_group_may_not_read_is_named_at_once() -> None:
-    """It may be described: the coordinator says what is committed, and stores nothing."""
+    """The group may describe it: the coordinator returns the committed offsets, and stores none."""
     bed = Bed()
     bed.refused[1] = FORBIDDEN
     bed.assign(0, 1)
@@ -489,7 +513,7 @@ def test_what_the_coordinator_says_of_the_group_is_no_partitions_own() -> None:
 
 
 def test_a_group_that_starts_at_the_end_starts_once() -> None:
-    """Where it stood when it was refused, not where it stands when it is allowed."""
+    """At the position when it was refused, not at the one when it is allowed."""
     bed = Bed("latest")
     bed.refused[0] = FORBIDDEN
     bed.assign(0)
@@ -507,13 +531,14 @@ def test_a_group_that_starts_at_the_end_of_another_log_by_now_starts_there() -> 
     bed.open()
     bed.admin.ends[0] = 5
     bed.refused.clear()
-    bed.made_anew()
+    bed.recreated()
     bed.open(later=RETRY)
     assert bed.last() == {0: (5, 5, False)}
 
 
-def test_a_rebalance_asks_anew() -> None:
-    """What was asked before it, and is answered after it, is of no use: others may have had it."""
+def test_a_rebalance_asks_again() -> None:
+    """A request before the rebalance whose answer comes after it is useless: another member may have had the
+    partition."""
     bed = Bed()
     bed.is_slow = True
     bed.assign(0, 1)

@@ -1,4 +1,4 @@
-"""The ends of logs: told together, when one has changed, and never for what is not ours."""
+"""The ends of logs: reported together, when one has changed, and never for partitions of others."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BOTH = [source("orders", 0), source("orders", 1)]
 
 
 class Bed:
-    """An admin client that answers when it is told to."""
+    """An admin client that answers when a test says so."""
 
     def __init__(self) -> None:
         self.told: list[dict[UpstreamPartition, int]] = []
@@ -46,7 +46,7 @@ class Bed:
 
     def look(self, sources: list[UpstreamPartition] = BOTH, later: float = INTERVAL) -> None:
         self.now += later
-        self.log_ends.look(sources, self.now)
+        self.log_ends.poll(sources, self.now)
 
     def answer(self, *ends: int | KafkaError) -> None:
         for (_, answer), end in zip(sorted(self.asked[-1].items()), ends, strict=False):

@@ -1,4 +1,4 @@
-"""Ids of topics: told when one is known, is another one, or is to be told anew."""
+"""Ids of topics: reported when one becomes known, changes, or must be reported again."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OLD, NEW, NONE = "AAAAAAAAAAAAAAAAAAAAAQ", "AAAAAAAAAAAAAAAAAAAAAg", "AAAAAAAAAA
 
 
 class Bed:
-    """An admin client that answers when it is told to."""
+    """An admin client that answers when a test says so."""
 
     def __init__(self) -> None:
         self.told: list[tuple[Mapping[TopicName, str], int]] = []
@@ -36,10 +36,10 @@ class Bed:
 
     def look(self, later: float = INTERVAL) -> list[TopicName]:
         self.now += later
-        return self.ids.made_anew([ORDERS, OTHER], self.now)
+        return self.ids.find_recreated([ORDERS, OTHER], self.now)
 
     def answer(self, **ids: str | None) -> list[TopicName]:
-        """What was asked last; None: nobody says. Which of them are others than before."""
+        """Answers the last request; None: no broker knows. Returns the partitions whose topic has changed."""
         for name, topic_id in ids.items():
             if topic_id is None:
                 self.asked[-1][name].set_exception(KafkaException(KafkaError(KafkaError._TIMED_OUT)))

@@ -1,0 +1,24 @@
+"""Tokens in a file that another program, such as a kubelet or an agent, keeps up to date."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from mesh.security.oauthbearer_client import Token, TokenRefused, token_of
+
+LARGEST: Final = 1 << 18
+"""The most bytes of a file."""
+
+
+def fetch(path: str, extensions: Mapping[str, str]) -> Token:
+    """Returns the token in a file: a JWT with `exp`. Raises TokenRefused, OSError or ValueError."""
+    with Path(path).open("rb") as file:
+        text = file.read(LARGEST + 1)
+    if len(text) > LARGEST:
+        raise TokenRefused(f"{path} has more than {LARGEST} bytes")
+    try:
+        return token_of(text.decode(errors="replace").strip(), None, extensions)
+    except TokenRefused as problem:
+        raise TokenRefused(f"{path}: {problem}") from None

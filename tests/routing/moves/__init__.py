@@ -1,0 +1,1 @@
+"""Moves of topics: the pure part."""

@@ -1,0 +1,1 @@
+"""Moves of topics in the runtime."""

@@ -1,0 +1,308 @@
+"""A union under rules, between raw clients and brokers that act as a test says."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from structlog.testing import capture_logs
+
+from mesh.security.principals import ANONYMOUS
+from mesh.security.rules import Operation, PatternType, ResourceType, Rule, Rules
+from mesh.wire.apis import ApiKey
+from mesh.wire.errors import ErrorCode
+from mesh.wire.trees import Tree
+from tests.runtime.entity_router.harness import UnionWorld, topic, topic_id, union
+from tests.runtime.relay.loops import anyhow
+
+TOPIC_REFUSED, GROUP_REFUSED = ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.GROUP_AUTHORIZATION_FAILED
+
+
+def rule(resource_type: ResourceType, *names: str, to: Operation = Operation.READ, **more: Any) -> Rule:
+    operations = frozenset({to})
+    return Rule(
+        principals=frozenset({ANONYMOUS}), operations=operations, resource_type=resource_type, names=names, **more
+    )
+
+
+ORDERS = rule(ResourceType.TOPIC, "orders", "us.orders")
+
+
+@asynccontextmanager
+async def under(*rules: Rule) -> AsyncIterator[UnionWorld]:
+    """Both clusters have `orders` and `secret`; those of us have the prefix `us.`."""
+    async with union() as made:
+        made.listener.security.rules = Rules(rules)
+        made.eu.topics = [topic("orders"), topic("secret")]
+        made.us.topics = [topic("us.orders"), topic("us.secret")]
+        yield made
+
+
+def metadata(*names: str, **more: Any) -> Tree:
+    return {"topics": [{"name": name} for name in names], **more}
+
+
+def codes(answer: Tree) -> dict[str, int]:
+    return {each["name"]: each["error_code"] for each in answer["topics"]}
+
+
+def fetch(*topics: str, by_id: bool = False, **more: Any) -> Tree:
+    partition = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1 << 20, "current_leader_epoch": -1}
+    asked = [
+        ({"topic_id": topic_id(name)} if by_id else {"topic": name}) | {"partitions": [partition]} for name in topics
+    ]
+    return {"replica_id": -1, "session_id": 0, "session_epoch": -1, "topics": asked, **more}
+
+
+def fetched(api_key: ApiKey, version: int, request: Tree) -> Tree:
+    """The answer for every requested partition, and the session if one is wanted."""
+    if api_key is not ApiKey.FETCH:
+        return {}
+    responses = [
+        {
+            **{key: each[key] for key in ("topic", "topic_id") if key in each},
+            "partitions": [{"partition_index": 0, "error_code": 0, "high_watermark": 7, "records": b"records"}],
+        }
+        for each in request["topics"]
+    ]
+    return {"session_id": 5 if request.get("session_epoch") == 0 else 0, "responses": responses}
+
+
+@anyhow
+async def test_metadata_has_what_a_client_may_see() -> None:
+    async with under(ORDERS) as made:
+        client = await made.client()
+        everything = await client.asked(ApiKey.METADATA, 12, {"topics": None})
+        assert codes(everything) == {"orders": 0, "us.orders": 0}
+        assert len(everything["brokers"]) == 2
+        named = await client.asked(ApiKey.METADATA, 9, metadata("orders", "secret", "missing"))
+        assert codes(named) == {"orders": 0, "secret": TOPIC_REFUSED, "missing": TOPIC_REFUSED}
+        nothing = await client.asked(ApiKey.METADATA, 9, metadata("secret"))
+        assert codes(nothing) == {"secret": TOPIC_REFUSED} and len(nothing["brokers"]) == 2
+        for version in (0, 1):
+            assert codes(await client.asked(ApiKey.METADATA, version, metadata("secret"))) == {"secret": TOPIC_REFUSED}
+
+
+@anyhow
+async def test_topics_by_their_ids() -> None:
+    async with under(ORDERS) as made:
+        client = await made.client()
+        asked = {"topics": [{"name": None, "topic_id": topic_id(name)} for name in ("orders", "secret", "missing")]}
+        for _ in range(2):  # the second time the ids are known
+            answer = await client.asked(ApiKey.METADATA, 12, asked)
+            found = {each["topic_id"]: (each["name"], each["error_code"]) for each in answer["topics"]}
+            assert found == {
+                topic_id("orders"): ("orders", 0),
+                topic_id("secret"): (None, TOPIC_REFUSED),
+                topic_id("missing"): (None, ErrorCode.UNKNOWN_TOPIC_ID),
+            }
+
+
+@anyhow
+async def test_only_a_client_that_may_create_topics_creates_them_by_asking() -> None:
+    describes = rule(ResourceType.TOPIC, "new", to=Operation.DESCRIBE, pattern_type=PatternType.PREFIXED)
+    async with under(describes, rule(ResourceType.TOPIC, "new.mine", to=Operation.CREATE)) as made:
+        client = await made.client()
+        made.eu.asked.clear()
+        await client.asked(ApiKey.METADATA, 9, metadata("new.mine", "new.other", allow_auto_topic_creation=True))
+        creating = {
+            each["name"]: request["allow_auto_topic_creation"]
+            for request in made.eu.asked
+            for each in request["topics"] or ()
+        }
+        assert creating == {"new.mine": True, "new.other": False}
+
+
+@anyhow
+async def test_operations_are_those_of_the_rules() -> None:
+    async with under(ORDERS, rule(ResourceType.CLUSTER, "kafka-cluster", to=Operation.DESCRIBE)) as made:
+        client = await made.client()
+        wanted = {"include_topic_authorized_operations": True, "include_cluster_authorized_operations": True}
+        answer = await client.asked(ApiKey.METADATA, 9, metadata("orders", "secret", **wanted))
+        operations = {each["name"]: each["topic_authorized_operations"] for each in answer["topics"]}
+        assert operations == {"orders": 1 << 3 | 1 << 8, "secret": -(2**31)}
+        assert answer["cluster_authorized_operations"] == 1 << 8
+        everything = await client.asked(ApiKey.METADATA, 9, {"topics": None, **wanted})
+        operations = {each["name"]: each["topic_authorized_operations"] for each in everything["topics"]}
+        assert operations == {"orders": 1 << 3 | 1 << 8, "us.orders": 1 << 3 | 1 << 8}
+
+
+@anyhow
+async def test_a_fetch_of_what_is_allowed_passes_without_a_session() -> None:
+    async with under(ORDERS) as made:
+        made.eu.answers = fetched
+        client = await made.client(0)
+        await client.asked(ApiKey.METADATA, 12, {"topics": None})
+        for version in (4, 11, 12, 13, 17):
+            made.eu.seen.clear()
+            answer = await client.asked(ApiKey.FETCH, version, fetch("orders", by_id=version > 12, session_epoch=0))
+            assert answer["responses"][0]["partitions"][0]["records"] == b"records"
+            assert answer.get("session_id", 0) == 0
+            ((_, seen),) = made.eu.seen
+            assert seen.get("session_epoch", -1) == -1
+        answer = await client.asked(ApiKey.FETCH, 12, fetch(session_id=5, session_epoch=1))
+        assert answer["error_code"] == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+@anyhow
+async def test_what_is_refused_of_a_fetch_is_answered_in_its_place() -> None:
+    async with under(ORDERS) as made:
+        made.eu.answers = fetched
+        client = await made.client(0)
+        await client.asked(ApiKey.METADATA, 12, {"topics": None})
+        answer = await client.asked(ApiKey.FETCH, 11, fetch("secret", "orders", "us.orders", session_epoch=0))
+        found = {each["topic"]: each["partitions"][0]["error_code"] for each in answer["responses"]}
+        assert found == {"secret": TOPIC_REFUSED, "orders": 0, "us.orders": ErrorCode.NOT_LEADER_OR_FOLLOWER}
+        assert list(found) == ["secret", "orders", "us.orders"]
+        answer = await client.asked(ApiKey.FETCH, 13, fetch("secret", "orders", "unheard", by_id=True))
+        found = {each["topic_id"]: each["partitions"][0]["error_code"] for each in answer["responses"]}
+        assert found == {
+            topic_id("secret"): TOPIC_REFUSED,
+            topic_id("orders"): 0,
+            topic_id("unheard"): ErrorCode.UNKNOWN_TOPIC_ID,
+        }
+        answer = await client.asked(ApiKey.FETCH, 11, fetch("orders", replica_id=1))
+        assert answer["responses"][0]["partitions"][0]["error_code"] == TOPIC_REFUSED, "followers need CLUSTER_ACTION"
+
+
+@anyhow
+async def test_rules_that_change_count_for_the_next_request() -> None:
+    async with under(ORDERS) as made:
+        made.eu.answers = fetched
+        client = await made.client(0)
+        assert (await client.asked(ApiKey.FETCH, 11, fetch("orders")))["responses"][0]["partitions"][0][
+            "error_code"
+        ] == 0
+        made.listener.security.rules = Rules()
+        made.listener.rules_changed()
+        answer = await client.asked(ApiKey.FETCH, 11, fetch("orders"))
+        assert answer["responses"][0]["partitions"][0]["error_code"] == TOPIC_REFUSED
+
+
+@anyhow
+async def test_refusals_are_told_to_operators() -> None:
+    async with under(ORDERS) as made:
+        client = await made.client()
+        with capture_logs() as logs:
+            await client.asked(ApiKey.METADATA, 9, metadata("secret"))
+            await client.asked(ApiKey.HEARTBEAT, 0, {"group_id": "billing", "member_id": "m"})
+        told = [each for each in logs if each["event"] == "request denied"]
+        assert [(each["api"], each["operation"], each["resource"], each["client_id"]) for each in told] == [
+            ("METADATA", "DESCRIBE", "secret", "test"),
+            ("HEARTBEAT", "READ", "billing", "test"),
+        ]
+
+
+def produce(*topics: str, acks: int = -1, **more: Any) -> Tree:
+    data = [{"name": name, "partition_data": [{"index": 0, "records": b"records"}]} for name in topics]
+    return {"acks": acks, "timeout_ms": 1_000, "transactional_id": None, "topic_data": data, **more}
+
+
+def stored(api_key: ApiKey, version: int, request: Tree) -> Tree:
+    """The answer for every partition of a Produce."""
+    topics = request.get("topic_data", ())
+    return {
+        "responses": [
+            {"name": each["name"], "partition_responses": [{"index": 0, "base_offset": 7}]} for each in topics
+        ]
+    }
+
+
+WRITES = rule(ResourceType.TOPIC, "orders", "us.orders", to=Operation.WRITE)
+
+
+@anyhow
+async def test_what_is_left_of_a_produce_is_written_in_its_order() -> None:
+    async with under(WRITES) as made:
+        made.eu.answers = stored
+        client = await made.client(0)
+        for number, topics in enumerate((("orders",), ("secret", "orders", "us.orders"), ("orders",), ("secret",))):
+            client.ask_tree(ApiKey.PRODUCE, 9, produce(*topics, timeout_ms=number), number)
+        found = [await client.tree(ApiKey.PRODUCE, 9, number) for number in range(4)]
+        told = [
+            [(each["name"], each["partition_responses"][0]["error_code"]) for each in answer["responses"]]
+            for answer in found
+        ]
+        assert told == [
+            [("orders", 0)],
+            [("secret", TOPIC_REFUSED), ("orders", 0), ("us.orders", ErrorCode.NOT_LEADER_OR_FOLLOWER)],
+            [("orders", 0)],
+            [("secret", TOPIC_REFUSED)],
+        ]
+        seen = [
+            (request["timeout_ms"], [each["name"] for each in request["topic_data"]]) for _, request in made.eu.seen
+        ]
+        assert seen == [(0, ["orders"]), (1, ["orders"]), (2, ["orders"])]
+        assert made.us.seen == []
+
+
+@anyhow
+async def test_a_produce_without_acks_that_is_refused_closes_the_connection() -> None:
+    async with under(WRITES) as made:
+        client = await made.client(0)
+        client.ask_tree(ApiKey.PRODUCE, 9, produce("orders", "secret", acks=0))
+        assert await client.rest() == b""
+        assert made.eu.seen == []
+
+
+@anyhow
+async def test_a_transaction_needs_its_id() -> None:
+    mine = rule(ResourceType.TRANSACTIONAL_ID, "mine", to=Operation.WRITE)
+    async with under(WRITES, mine) as made:
+        made.eu.answers = stored
+        client = await made.client(0)
+        for name, code in (("mine", 0), ("other", ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)):
+            answer = await client.asked(ApiKey.PRODUCE, 9, produce("orders", transactional_id=name))
+            assert answer["responses"][0]["partition_responses"][0]["error_code"] == code
+
+
+@anyhow
+async def test_pages_of_topics_have_what_a_client_may_see() -> None:
+    async with under(ORDERS) as made:
+        for cluster in (made.eu, made.us):
+            cluster.answers = lambda api_key, version, request: {
+                "topics": [
+                    {**each, "error_code": 0, "partitions": [{"partition_index": 0}]} for each in request["topics"]
+                ]
+            }
+        client = await made.client()
+        await client.asked(ApiKey.METADATA, 12, {"topics": None})
+        asked = {"topics": [], "response_partition_limit": 10, "cursor": None}
+        everything = await client.asked(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, asked)
+        assert codes(everything) == {"orders": 0, "us.orders": 0}
+        named = {**asked, "topics": [{"name": "secret"}, {"name": "orders"}]}
+        answer = await client.asked(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, named)
+        assert codes(answer) == {"orders": 0, "secret": TOPIC_REFUSED}
+        operations = {each["name"]: each["topic_authorized_operations"] for each in answer["topics"]}
+        assert operations == {"orders": 1 << 3 | 1 << 8, "secret": -(2**31)}
+
+
+@anyhow
+async def test_super_users_pass_with_their_sessions() -> None:
+    async with under() as made:
+        made.listener.security.rules = Rules(super_users=frozenset({ANONYMOUS}))
+        made.eu.answers = fetched
+        client = await made.client(0)
+        answer = await client.asked(ApiKey.FETCH, 11, fetch("secret", session_epoch=0))
+        assert answer["session_id"] == 5
+
+
+@anyhow
+async def test_an_id_that_nobody_has_asked_about_is_looked_for() -> None:
+    """After a restart clients go on with ids that they know."""
+    async with under(ORDERS) as made:
+        made.eu.answers = fetched
+        client = await made.client(0)
+        answer = await client.asked(ApiKey.FETCH, 13, fetch("orders", "secret", by_id=True, session_epoch=0))
+        found = {each["topic_id"]: each["partitions"][0]["error_code"] for each in answer["responses"]}
+        assert found == {topic_id("orders"): 0, topic_id("secret"): TOPIC_REFUSED}
+    async with under(WRITES) as made:
+        made.eu.answers = lambda api_key, version, request: {
+            "responses": [{**each, "partition_responses": [{"index": 0}]} for each in request["topic_data"]]
+        }
+        client = await made.client(0)
+        asked = produce("orders")
+        asked["topic_data"][0]["topic_id"] = topic_id("orders")
+        answer = await client.asked(ApiKey.PRODUCE, 13, asked)
+        assert answer["responses"][0]["partition_responses"][0]["error_code"] == 0

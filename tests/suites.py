@@ -1,0 +1,49 @@
+"""Files that a run of pytest need not read.
+
+`make test` and `make test-long` run pytest four times, each for other marks. Collecting all tests takes a minute, so a
+run does not import files that have no test for it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from functools import cache
+from itertools import compress, product
+from pathlib import Path
+
+from _pytest.mark.expression import Expression
+
+SUITES = frozenset({"long", "deep", "alone", "outside"})
+"""Marks that name the run of a test."""
+
+_MARKED_BY_IMPORT = {"tests.clients.selection": {"long", "deep"}, "tests.relay.advertised": {"long", "deep"}}
+"""Modules that mark the tests of the files that import them."""
+
+
+def may_have(expression: str, named: Iterable[str]) -> bool:
+    """Returns true if a file that names the marks `named` may have a test that `expression` (of `-m`) selects."""
+    words = set(re.findall(r"\w+", expression)) - {"and", "or", "not"}
+    certain = SUITES.difference(named)
+    unknown = sorted(words - certain)
+    compiled = Expression.compile(expression)
+    choices = product((False, True), repeat=len(unknown))
+    return any(compiled.evaluate(_Present(compress(unknown, chosen))) for chosen in choices)
+
+
+class _Present:
+    """The names that are true in an expression."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._names = frozenset(names)
+
+    def __call__(self, name: str, /, **_: str | int | bool | None) -> bool:
+        return name in self._names
+
+
+@cache
+def marks_named_in(file: Path) -> frozenset[str]:
+    """Marks of SUITES that the text of `file` names."""
+    text = file.read_text()
+    imported = [marks for module, marks in _MARKED_BY_IMPORT.items() if module in text]
+    return SUITES.intersection(re.findall(r"\bmark\.(\w+)", text)).union(*imported)

@@ -1,0 +1,75 @@
+"""One worker of a supervisor, with a program of the test in its place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from mesh.app.worker import ANSWERS_AT
+from mesh.supervision.worker_process import WorkerProcess
+
+
+class Programs:
+    """Starts a shell script in place of the worker. failures: raised one after the other before the first start.
+    started: set when the script runs."""
+
+    def __init__(self, script: str, failures: list[OSError] | None = None) -> None:
+        self.started = anyio.Event()
+        self._script = script
+        self._failures = failures or []
+        self._open = anyio.open_process
+
+    async def open_process(self, command: object, **options: Any) -> Any:
+        if self._failures:
+            raise self._failures.pop(0)
+        process = await self._open(["/bin/sh", "-c", self._script], **options)
+        self.started.set()
+        return process
+
+
+async def kept_running(worker: WorkerProcess, programs: Programs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs a worker until its script runs, and kills it then."""
+    monkeypatch.setattr(anyio, "open_process", programs.open_process)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(worker.keep_running)
+        with anyio.fail_after(60):
+            await programs.started.wait()
+        worker.kill()
+
+
+def test_a_worker_that_cannot_be_started_is_tried_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The system may have no memory or no process left for a moment."""
+
+    async def run() -> None:
+        worker = WorkerProcess(1, "mesh", tmp_path / "mesh.yaml")
+        failures = [OSError(11, "Resource temporarily unavailable"), OSError(12, "Cannot allocate memory")]
+        await kept_running(worker, Programs("exec sleep 60", failures), monkeypatch)
+        assert worker.restarts == 2
+
+    anyio.run(run)
+
+
+def test_a_reload_waits_for_a_worker_that_is_starting(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """It may have read the file before it changed."""
+    go = tmp_path / "go"
+    script = f"while ! [ -e {go} ]; do sleep 0.02; done; echo '{ANSWERS_AT.decode()}12345'; exec sleep 60"
+
+    async def run() -> None:
+        programs, worker = Programs(script), WorkerProcess(1, "mesh", tmp_path / "mesh.yaml")
+        await worker.until_started(60)  # none is starting
+        monkeypatch.setattr(anyio, "open_process", programs.open_process)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(worker.keep_running)
+            await programs.started.wait()
+            with anyio.move_on_after(0.1) as waiting:
+                await worker.until_started(60)
+            assert waiting.cancelled_caught
+            go.touch()
+            with anyio.fail_after(60):
+                await worker.until_started(60)
+            worker.kill()
+
+    anyio.run(run)

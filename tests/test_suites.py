@@ -1,0 +1,40 @@
+"""A run of pytest leaves out the files without a test for it, and no others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.suites import marks_named_in, may_have
+
+TEST = "not long and not alone"
+LONG = "long and not alone and not outside and not deep"
+
+
+@pytest.mark.parametrize(
+    ("expression", "named", "expected"),
+    [
+        (TEST, set(), True),
+        (TEST, {"long"}, True),
+        (LONG, set(), False),
+        (LONG, {"alone"}, False),
+        (LONG, {"long", "deep", "alone"}, True),
+        ("long and alone", {"long"}, False),
+        ("long and alone", {"long", "alone"}, True),
+        ("deep", set(), False),
+        ("kafka", set(), True),
+        ("kafka and deep", set(), False),
+    ],
+)
+def test_a_file_is_left_out_if_its_marks_rule_its_tests_out(expression: str, named: set[str], expected: bool) -> None:
+    assert may_have(expression, named) is expected
+
+
+def test_marks_are_named_or_come_by_an_import(tmp_path: Path) -> None:
+    file = tmp_path / "test_it.py"
+    file.write_text("import pytest\n\n@pytest.mark.alone\n@pytest.mark.kafka\ndef test() -> None: ...\n")
+    assert marks_named_in(file) == {"alone"}
+    imports = tmp_path / "test_imports.py"
+    imports.write_text("from tests.clients.selection import clients\n")
+    assert marks_named_in(imports) == {"long", "deep"}
