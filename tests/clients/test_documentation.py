@@ -45,6 +45,7 @@ PARTIAL: dict[str, Collection[Client]] = {
     "test_a_subscription_by_regular_expression": WITH_CONSUMER_PROTOCOL,
     "test_a_member_that_loses_records_to_another_process_joins_again": WITH_CONSUMER_PROTOCOL,
     "test_assigned_with_group": ASSIGNS_WITH_GROUP,
+    "test_assigned_with_group_when_the_mesh_is_killed": (Client.CONFLUENT, Client.JAVA),
     "test_kcat_until_the_end": (Client.KCAT,),
     "test_codecs_that_a_client_does_not_know": JAVASCRIPT,
     "test_new_partitions_are_found": FINDING_NEW_PARTITIONS,

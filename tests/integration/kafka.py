@@ -6,6 +6,7 @@ import base64
 import logging
 import signal
 import subprocess
+import time
 import uuid
 from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
@@ -54,6 +55,17 @@ CLIENT_PROPERTIES: Mapping[str, Any] = {
     "reconnect.backoff.ms": 20,
     "reconnect.backoff.max.ms": 200,
 }
+
+_COORDINATOR_WITHIN = 60.0
+"""Seconds in which a broker makes `__consumer_offsets` and loads it."""
+_COORDINATOR_NOT_READY = frozenset(
+    {
+        KafkaError._TIMED_OUT,  # a request that began while its coordinator was busy once waited in vain
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.NOT_COORDINATOR,
+    }
+)
 
 _FORMATTED: dict[Hashable, tuple[str, Mapping[Path, bytes]]] = {}
 """The id and the files of the first formatted folder of each kind of cluster. Formatting another one alike takes more
@@ -227,7 +239,8 @@ class KafkaCluster:
         asking = {**CLIENT_PROPERTIES, "bootstrap.servers": self.bootstrap_servers, "group.id": group}
         # A reader of committed offsets waits for open transactions of a killed process (KIP-447): a minute.
         asking["isolation.level"] = "read_uncommitted"
-        for is_last in (False, False, True):  # a request that began while its coordinator was busy once waited in vain
+        deadline = time.monotonic() + _COORDINATOR_WITHIN
+        while True:
             consumer = Consumer({**asking, "enable.auto.commit": False})
             try:
                 described = (
@@ -238,10 +251,11 @@ class KafkaCluster:
                 answers = consumer.committed(places, timeout=20)
                 break
             except KafkaException as failure:
-                if is_last or failure.args[0].code() != KafkaError._TIMED_OUT:
+                if time.monotonic() > deadline or failure.args[0].code() not in _COORDINATOR_NOT_READY:
                     raise
             finally:
                 consumer.close()
+            time.sleep(0.2)
         return {(each.topic, each.partition): each.offset for each in answers if each.offset >= 0}
 
     def group_members(self, group: str) -> int:

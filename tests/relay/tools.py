@@ -17,8 +17,9 @@ _TOOLS: Final = "org.apache.kafka.tools."
 _SILENT: Final = ("-Dorg.slf4j.simpleLogger.defaultLogLevel=off",)
 _BLANKS: Final = (
     (re.compile(r"TopicId: \S+"), "TopicId: ID"),
-    (re.compile(r"\b1[78]\d{11}\b"), "TIME"),
+    # Before times: the digits of a throughput may look like one.
     (re.compile(r'"(avg|target)_throughput":[\d.E-]+'), r'"\1_throughput":N'),
+    (re.compile(r"\b1[78]\d{11}\b"), "TIME"),
     (re.compile(r"[\w.-]+-[\w-]{22}\b|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"), "ID"),
     (re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d[.:,]\d+"), "TIME"),
     (re.compile(r"[ \t]+"), " "),
