@@ -3,8 +3,6 @@ PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-# CI sets it to .ci/second-chance, which see.
-SECOND_CHANCE ?=
 # Images for containers often forbid bytecode. Each run of pytest, and each mesh that a test starts, would compile all
 # modules anew.
 export PYTHONDONTWRITEBYTECODE :=
@@ -34,18 +32,16 @@ demo-spark: install ## Spark lands a topic of two clusters beside a consumer, e.
 	$(BIN)/pip install --quiet --constraint requirements.lock --editable '.[dev,spark,deltalake]'
 	@$(BIN)/python -m mesh.demo.landing $(ARGS)
 
-test: install ## all tests but the long ones, three at a time; real brokers where Java 17 and Maven are
+test: install ## all tests that a change must pass, two at a time: minutes; real brokers where Java 17 and Maven are
 	$(BIN)/pip install --quiet --constraint requirements.lock --editable '.[dev,spark,deltalake]'
 	$(BIN)/python -m tests.integration.jars
 	$(BIN)/python -m tests.integration.class_archive
-	$(SECOND_CHANCE) $(BIN)/pytest -m "not long and not alone" -n 3 --dist loadfile $(ARGS)
-	$(SECOND_CHANCE) $(BIN)/pytest -m "not long and alone" $(ARGS)
+	$(BIN)/python -m tests.second_chance -m "not long and not alone and (not kafka or smoke)" -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
-test-long: install ## the long tests, three at a time
+test-long: install ## the other tests by shards of some ten minutes, e.g. make test-long SHARD=router; SHARD=all runs one after the other
 	$(BIN)/pip install --quiet --constraint requirements.lock --editable '.[dev,spark,deltalake,release]'
 	$(BIN)/python -m tests.clients.building
-	$(SECOND_CHANCE) $(BIN)/pytest -m "long and not alone and not outside and not deep" -n 3 --dist loadgroup $(ARGS)
-	$(SECOND_CHANCE) $(BIN)/pytest -m "long and alone" $(ARGS)
+	$(BIN)/python -m tests.shards $(SHARD)
 
 test-deep: install ## the long tests that CI has no time for, three at a time
 	$(BIN)/pip install --quiet --constraint requirements.lock --editable '.[dev,spark,deltalake]'

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Generator, Iterator
+from collections.abc import Collection, Generator, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from xdist.scheduler import LoadGroupScheduling
 
 from tests.integration.jars import kafka_jars, missing_programs
 from tests.integration.kafka import KafkaCluster
+from tests.shards import shards_of
 from tests.suites import SUITES, marks_named_in, may_have
 
 _STARTUP = str(Path(__file__).with_name("startup"))
@@ -65,7 +66,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             raise pytest.UsageError(f"{item.path}: name {unnamed.pop()}, or in tests/suites.py the import it comes by")
         if _BROKER_FIXTURES.intersection(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.kafka)
+        if _is_left_out({mark.name for mark in item.iter_markers()}) and len(shards_of(item.path)) != 1:
+            raise pytest.UsageError(
+                f"{item.path}: `make test` leaves out {item.name}: name one shard for it in tests/shards.py"
+            )
     items.sort(key=lambda item: (item.get_closest_marker("kafka") is not None, not item.nodeid.startswith(_LONGEST)))
+
+
+def _is_left_out(marks: Collection[str]) -> bool:
+    """True for marks of a test that belongs to `make test-long`."""
+    if "outside" in marks:
+        return False
+    return "long" in marks or "alone" in marks or ("kafka" in marks and "smoke" not in marks)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadGroupScheduling | None:

@@ -1,7 +1,7 @@
 """Files that a run of pytest need not read.
 
-`make test` and `make test-long` run pytest four times, each for other marks. Collecting all tests takes a minute, so a
-run does not import files that have no test for it.
+`make test` and each shard of `make test-long` run pytest for other marks. Collecting all tests takes a minute, so a run
+does not import files that have no test for it.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from pathlib import Path
 
 from _pytest.mark.expression import Expression
 
-SUITES = frozenset({"long", "deep", "alone", "outside"})
+SUITES = frozenset({"long", "deep", "alone", "outside", "smoke"})
 """Marks that name the run of a test."""
 
-_MARKED_BY_IMPORT = {"tests.clients.selection": {"long", "deep"}, "tests.relay.advertised": {"long", "deep"}}
+_MARKED_BY_IMPORT = {"tests.clients.selection": {"long", "deep"}, "tests.relay.advertised": {"long", "deep", "smoke"}}
 """Modules that mark the tests of the files that import them."""
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.suites import marks_named_in, may_have
 
-TEST = "not long and not alone"
+TEST = "not long and not alone and (not kafka or smoke)"
 LONG = "long and not alone and not outside and not deep"
 
 

@@ -124,6 +124,7 @@ def signed_in(browser: Chrome, estate: Estate, token: str = TOKEN) -> None:
     browser.find_element(By.CSS_SELECTOR, "#login button").click()
 
 
+@pytest.mark.long
 def test_what_people_see(browser: Chrome, estate: Estate) -> None:
     signed_in(browser, estate, "not-the-token-of-it")
     until(browser, lambda: browser.find_element(By.ID, "refused").is_displayed())

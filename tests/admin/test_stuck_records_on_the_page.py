@@ -21,7 +21,10 @@ from tests.integration.mesh_process import ENGINE
 from tests.integration.processes import START, ChildProcess, eventually, free_port
 
 __all__ = ["browser"]
-pytestmark = pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="needs chromium and chromedriver")
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="needs chromium and chromedriver"),
+]
 POISON = json.dumps({"order": 1, "card": {"number": "4111-1111"}})
 
 

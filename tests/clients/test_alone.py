@@ -14,6 +14,7 @@ from tests.integration.records import CODECS
 COMMITS_WITHOUT_WAITING = (Client.CONFLUENT, Client.KAFKA_PYTHON, Client.JAVA)
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("client", clients(quick=True, often=OFTEN))
 def test_alone(bench: ClientBench, client: Client) -> None:
     """Records stored before and after it joined, its usual commits, a clean end."""

@@ -20,6 +20,7 @@ def commits(client: Client) -> str:
     return "auto" if client is Client.KCAT else "sync"
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("client", clients(quick=True, often=OFTEN))
 def test_killed_member(bench: ClientBench, client: Client) -> None:
     """kill -9 of one of two: only records that it had shown come twice, to the other one."""

@@ -64,6 +64,7 @@ def test_every_record_is_delivered_exactly_once(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("fault", "finding"),
     [
@@ -79,6 +80,7 @@ def test_one_record_too_few_or_too_many_is_noticed(tmp_path: Path, fault: str, f
     assert demo.children() == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=DEEP)])
 def test_a_signal_ends_the_feeding_and_all_is_counted(tmp_path: Path, number: signal.Signals) -> None:
     demo = Demo(tmp_path)
@@ -91,6 +93,7 @@ def test_a_signal_ends_the_feeding_and_all_is_counted(tmp_path: Path, number: si
     assert demo.children() == []
 
 
+@pytest.mark.long
 def test_a_signal_during_the_start_leaves_nothing_behind(tmp_path: Path) -> None:
     demo = Demo(tmp_path)
     demo.wait_for_line("starting")
@@ -100,6 +103,7 @@ def test_a_signal_during_the_start_leaves_nothing_behind(tmp_path: Path) -> None
     assert demo.children() == []
 
 
+@pytest.mark.long
 def test_a_crash_of_the_mesh_ends_the_demo(tmp_path: Path) -> None:
     demo = Demo(tmp_path)
     demo.wait_for_line(r" s  +\d")

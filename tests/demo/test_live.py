@@ -24,6 +24,7 @@ MISSING = JudgeVerdict(fed=10, delivered=9, missing=(RecordId("eu-1"),), repeate
 ALTERED = JudgeVerdict(fed=10, delivered=10, missing=(), repeated=(), altered=(RecordId("eu-1"),), unknown=())
 
 
+@pytest.mark.long
 def test_keys_add_and_kill_consumers(tmp_path: Path) -> None:
     with Terminal(tmp_path) as terminal:
         for name in MEMBERS:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME
 
 from tests.integration.bench import Bench
 
 
+@pytest.mark.smoke
 def test_every_shape_and_codec(bench: Bench) -> None:
     """The shapes of `varied_record` go round with periods prime to the codecs', so 2,000 hold every combination."""
     eu, us = bench.clusters

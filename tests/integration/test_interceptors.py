@@ -103,6 +103,7 @@ def cards(count: int) -> list[tuple[bytes, Sequence[tuple[str, bytes]]]]:
     return [(json.dumps({"id": number, "card": f"4000-{number:012}"}).encode(), ()) for number in range(count)]
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("codec", CODECS)
 def test_masked(cluster: KafkaCluster, mesh: RelayMesh, codec: str) -> None:
     topic = f"customers-{codec}"
@@ -153,6 +154,7 @@ def test_refused(cluster: KafkaCluster, mesh: RelayMesh) -> None:
     assert [(offset, value) for offset, value, _ in found] == [(0, b"x" * 1_000)]
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("codec", CODECS)
 def test_stamped(cluster: KafkaCluster, mesh: RelayMesh, codec: str) -> None:
     topic = f"stamped-{codec}"

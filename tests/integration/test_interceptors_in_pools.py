@@ -143,6 +143,7 @@ def committed(cluster: KafkaCluster, group: str, topic: str) -> int:
     return found.offset or -1
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("start", ["raw", "librdkafka"], indirect=True)
 def test_members_get_what_interceptors_make_of_it(
     cluster: KafkaCluster, start: Start, request: pytest.FixtureRequest

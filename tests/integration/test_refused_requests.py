@@ -19,6 +19,7 @@ from tests.upstream.harness import new_name
 
 pytestmark = [
     pytest.mark.kafka,
+    pytest.mark.smoke,
     pytest.mark.skipif(bool(missing_programs()), reason="a real Apache Kafka needs Java 17 and Maven"),
     pytest.mark.timeout(300),
 ]

@@ -71,6 +71,7 @@ def read(address: str, topic: str, count: int, **properties: object) -> list[tup
     return found
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("acks", ["0", "1", "all"])
 def test_offsets_are_the_clusters_own(cluster: KafkaCluster, relay: RelayMesh, acks: str) -> None:
     topic = f"acks-{acks}"
@@ -81,6 +82,7 @@ def test_offsets_are_the_clusters_own(cluster: KafkaCluster, relay: RelayMesh, a
     assert read(cluster.bootstrap_servers, topic, 5_000) == expected
 
 
+@pytest.mark.smoke
 def test_a_transaction_moves_what_a_group_has_read(cluster: KafkaCluster, relay: RelayMesh) -> None:
     cluster.create_topic("input", 1)
     cluster.create_topic("output", 1)

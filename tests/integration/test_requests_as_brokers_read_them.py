@@ -23,6 +23,7 @@ from tests.relay.normal import normal
 from tests.wire.entities import ALL_VERSIONS, frame, header_and_body, sample
 from tests.wire.spellings import Spelling
 
+pytestmark = pytest.mark.smoke
 SERVED = {api_key: (versions.lowest, versions.highest) for api_key, versions in APIS.items()}
 TAILS = (b"\0\0\0", b"\xff" * 9)
 WIDTHS = (2, 5)

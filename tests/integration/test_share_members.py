@@ -44,6 +44,7 @@ def bench(
     bench.end()
 
 
+@pytest.mark.smoke
 def test_share_members_have_every_record_once(bench: ShareBench) -> None:
     """Of every shape, in every codec; explicit and implicit acknowledgements, librdkafka and Java; from several
     nodes."""
@@ -61,6 +62,7 @@ def test_share_members_have_every_record_once(bench: ShareBench) -> None:
     assert not any(member.events["error"] + member.events["commit failed"] for member in bench.members)
 
 
+@pytest.mark.smoke
 def test_released_records_come_again_with_their_counts(bench: ShareBench) -> None:
     bench.start_mesh(share=EARLIEST)
     members = [bench.share("one", releases=True), bench.share("two", releases=True)]

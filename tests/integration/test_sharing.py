@@ -123,6 +123,7 @@ def test_a_member_that_joins_a_catch_up_late_has_a_part_of_it(bench: Bench) -> N
     assert min(parts[1:]) >= 0.1 * sum(parts) / len(parts), parts
 
 
+@pytest.mark.smoke
 def test_members_without_a_group(bench: Bench) -> None:
     bench.start_mesh(group_less=bench.group)
     bench.kcat("kcat", "-C", "-o", "beginning", "-t", bench.topic)

@@ -67,6 +67,7 @@ def ends(bench: Bench) -> dict[int, int]:
     }
 
 
+@pytest.mark.smoke
 @pytest.mark.timeout(240)
 def test_kafka_consumer_groups(bench: Bench) -> None:
     bench.start_mesh()

@@ -111,6 +111,7 @@ async def _get_the_rest(target: Victim, clients: Sequence[WellBehaved]) -> None:
     assert set(received) == values
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("kind", "members"), [("groups", 4), ("fetch", 4), ("fetch", 1), ("versions", 1)])
 def test_clients_go_on_beside_a_flood(kind: str, members: int) -> None:
     """The long tests measure what it costs: a second shows little."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,7 +12,7 @@ from tests.relay.requests import KNOWN, NAMES
 from tests.relay.scripts.newer import NEWER
 
 if TYPE_CHECKING:
-    from _pytest.mark.structures import ParameterSet
+    from _pytest.mark.structures import MarkDecorator, ParameterSet
 
 _NEWER = {93: "streams_group_topology_description_update", 94: "unregister_controller"}
 """APIs that kio does not know."""
@@ -132,6 +132,17 @@ def asked(advertised: Mapping[int, tuple[int, int]]) -> list[tuple[str, int]]:
 def ends_first(questions: list[tuple[str, int]]) -> list[ParameterSet]:
     """Parameters for `questions`: the first and the last version of each API belong to `make test-long`, those between
     to `make test-deep`."""
+    return _ends(questions, (), (pytest.mark.long, pytest.mark.deep))
+
+
+def smoke_of_ends(questions: list[tuple[str, int]]) -> list[ParameterSet]:
+    """The same for `make test`: it has the first and the last version of each API."""
+    return _ends(questions, (pytest.mark.smoke,), ())
+
+
+def _ends(
+    questions: list[tuple[str, int]], at_ends: Sequence[MarkDecorator], between: Sequence[MarkDecorator]
+) -> list[ParameterSet]:
     versions: dict[str, list[int]] = {}
     for api, version in questions:
         versions.setdefault(api, []).append(version)
@@ -140,7 +151,7 @@ def ends_first(questions: list[tuple[str, int]]) -> list[ParameterSet]:
             api,
             version,
             id=f"{api}-{version}",
-            marks=[] if version in (versions[api][0], versions[api][-1]) else [pytest.mark.long, pytest.mark.deep],
+            marks=at_ends if version in (versions[api][0], versions[api][-1]) else between,
         )
         for api, version in questions
     ]

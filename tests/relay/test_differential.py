@@ -12,7 +12,7 @@ import pytest
 
 from tests.integration.jars import missing_programs
 from tests.integration.raw import Endpoint
-from tests.relay.advertised import OF_4_3, asked
+from tests.relay.advertised import OF_4_3, asked, smoke_of_ends
 from tests.relay.cluster import SeveralBrokers
 from tests.relay.differential import Differential
 from tests.relay.front import relayed, tcp_front
@@ -42,7 +42,7 @@ def test_all_that_is_advertised_is_asked(cluster: SeveralBrokers) -> None:
     assert {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys} == OF_4_3
 
 
-@pytest.mark.parametrize(("api", "version"), asked(OF_4_3), ids=str)
+@pytest.mark.parametrize(("api", "version"), smoke_of_ends(asked(OF_4_3)))
 def test_answers_come_unchanged(differential: Differential, api: str, version: int) -> None:
     differences = differential.compare(api, version)
     assert not differences, "\n".join(differences)
@@ -71,6 +71,7 @@ def test_an_address_that_is_not_changed_is_found(
     assert found == PLACES.keys() - NOT_PROVOKED
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("what", REFUSED)
 def test_connections_are_closed_for_the_same(differential: Differential, what: str) -> None:
     differences = differential.compare_with(f"refused: {what}", partial(ask_refused, what))

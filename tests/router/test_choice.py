@@ -83,6 +83,7 @@ def topics(address: str, client_id: str) -> set[str]:
     return {each for each in asking.list_topics(timeout=60).topics if not each.startswith("__")}
 
 
+@pytest.mark.smoke
 def test_what_each_sees(kafka_pair: tuple[KafkaCluster, KafkaCluster], door: str, topic: str) -> None:
     kafka_pair[1].create_topic(f"{topic}-us", PARTITIONS)
     assert {topic, f"us.{topic}", f"us.{topic}-us"} <= topics(door, "app")

@@ -38,6 +38,7 @@ def topic(kafka_pair: tuple[KafkaCluster, KafkaCluster], request: pytest.Fixture
     return name
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("client", clients(PRODUCERS, quick=True, often=OFTEN))
 def test_produced(
     kafka_pair: tuple[KafkaCluster, KafkaCluster], union: UnionMesh, topic: str, client: Client, tmp_path: Path
@@ -56,6 +57,7 @@ def test_produced(
         assert places == sorted(places), "the order in which they were sent"
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("client", clients(quick=True, often=OFTEN))
 def test_consumed(
     kafka_pair: tuple[KafkaCluster, KafkaCluster], union: UnionMesh, topic: str, client: Client, tmp_path: Path

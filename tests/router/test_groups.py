@@ -103,6 +103,7 @@ def check_consumed(kafka_pair: Clusters, topic: str, client: Client, script: Scr
             member.kill()
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("home", ["", "us."])
 @pytest.mark.parametrize("client", clients(quick=True, often=[Client.JAVA]))
 def test_a_group_consumes_topics_of_both_clusters(

@@ -43,6 +43,7 @@ def address(kafka_pair: tuple[KafkaCluster, KafkaCluster], tmp_path: Path) -> It
     mesh.kill()
 
 
+@pytest.mark.smoke
 def test_a_topic_is_masked_in_one_cluster(kafka_pair: tuple[KafkaCluster, KafkaCluster], address: str) -> None:
     eu, us = kafka_pair
     for cluster in (eu, us):

@@ -47,6 +47,7 @@ def guarded(
     mesh.kill()
 
 
+@pytest.mark.smoke
 def test_everybody_reads_and_nobody_writes(
     kafka_pair: tuple[KafkaCluster, KafkaCluster], guarded: tuple[str, MeshProcess]
 ) -> None:

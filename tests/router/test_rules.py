@@ -56,6 +56,7 @@ def of(mesh: UnionMesh, user: str, **more: Any) -> dict[str, Any]:
     }
 
 
+@pytest.mark.smoke
 def test_each_sees_its_topics(ruled: UnionMesh) -> None:
     seen = {}
     for user in ("shop", "billing"):

@@ -52,6 +52,7 @@ def test_what_holds_in_both_clusters_is_told(kafka_pair: tuple[KafkaCluster, Kaf
     assert finalized["transaction.version"] == "2"
 
 
+@pytest.mark.smoke
 def test_a_transaction_stays_in_its_home(
     kafka_pair: tuple[KafkaCluster, KafkaCluster], union: UnionMesh, tmp_path: Path
 ) -> None:

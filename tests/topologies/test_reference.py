@@ -155,6 +155,7 @@ def union(pair: tuple[KafkaCluster, KafkaCluster], tmp_path_factory: pytest.Temp
         yield mesh
 
 
+@pytest.mark.smoke
 def test_a_relay_answers_as_a_broker_does(
     pair: tuple[KafkaCluster, KafkaCluster], expected: Life, tmp_path: Path
 ) -> None:

@@ -28,6 +28,7 @@ HEADERS: tuple[list[tuple[str, str | bytes | None]], ...] = (
 BOTH = pytest.mark.parametrize("reads_with", ["raw", "librdkafka"])
 
 
+@pytest.mark.smoke
 @BOTH
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
 def test_keys_values_headers_and_times(kafka: KafkaCluster, reads_with: EngineName, codec: str) -> None:
@@ -90,6 +91,7 @@ def test_log_append_times(kafka: KafkaCluster, reads_with: EngineName) -> None:
     run(test)
 
 
+@pytest.mark.smoke
 @BOTH
 def test_transactions(kafka: KafkaCluster, reads_with: EngineName) -> None:
     """The engine skips aborted records and control records, and reaches the end behind them."""

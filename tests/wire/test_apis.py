@@ -29,6 +29,7 @@ NOT_IN_KIO = {
 """New APIs of Kafka 4.4."""
 
 
+@pytest.mark.smoke
 @pytest.mark.kafka
 def test_keys_names_versions_and_headers_are_those_of_kafka() -> None:
     if missing := missing_programs():

@@ -28,6 +28,7 @@ def test_only_produce_is_advertised_in_versions_that_nobody_serves() -> None:
     assert {**served, ApiKey.PRODUCE: (0, 13)} == ADVERTISED_APIS
 
 
+@pytest.mark.smoke
 @pytest.mark.kafka
 def test_they_are_what_kafka_serves_on_a_listener_of_brokers() -> None:
     if missing := missing_programs():

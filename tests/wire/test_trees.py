@@ -244,6 +244,7 @@ def test_what_is_not_relayed_is_an_error() -> None:
             read_tree(api_key, version, Direction.REQUEST, b"")
 
 
+@pytest.mark.smoke
 @pytest.mark.kafka
 def test_names_and_defaults_are_those_of_kafka() -> None:
     if missing := missing_programs():

@@ -57,6 +57,7 @@ def login(authority: Authority, mechanism: str | None, **changes: object) -> Log
     return Login(mechanism, **values)  # type: ignore[arg-type]
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_confluent(mesh: Mesh, authority: Authority, mechanism: str) -> None:
     values = secured.confluent(mesh.bootstrap_servers, TOPIC, f"c-{mechanism}", COUNT, login(authority, mechanism))
@@ -79,6 +80,7 @@ def test_java(mesh: Mesh, kafka: KafkaCluster, authority: Authority, tmp_path: P
     assert sorted(values) == numbers()
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_wrong_credentials(mesh: Mesh, authority: Authority, mechanism: str) -> None:
     wrong = login(authority, mechanism, password="wrong", token=lambda: secured.token(secret=SECRET[::-1]))
@@ -102,6 +104,7 @@ def test_another_authority_is_not_trusted(mesh: Mesh, tmp_path: Path) -> None:
     assert mesh.metric("kafka_mesh_tls_failures_total") > before
 
 
+@pytest.mark.smoke
 def test_what_the_rules_do_not_allow(mesh: Mesh, authority: Authority) -> None:
     mallory = login(authority, "PLAIN", name="mallory")
     with pytest.raises(Exception, match=r"(?i)authoriz"):

@@ -85,6 +85,7 @@ def test_a_page_of_nothing_and_of_a_journal_with_holes(tmp_path: Path) -> None:
 
 
 @needs_browser
+@pytest.mark.long
 def test_the_page_is_well_in_light_and_dark_and_asks_for_nothing(browser: Any, tmp_path: Path) -> None:
     file = tmp_path / "report.html"
     file.write_text(page(busy(Rows(rows(SECONDS)), tmp_path)), encoding="utf-8")

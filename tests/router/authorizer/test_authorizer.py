@@ -14,6 +14,7 @@ from tests.router.authorizer.rules import USERS
 
 pytestmark = [
     pytest.mark.kafka,
+    pytest.mark.smoke,
     pytest.mark.skipif(bool(missing_programs()), reason="a real Apache Kafka needs Java 17 and Maven"),
     pytest.mark.timeout(300),
     pytest.mark.xdist_group("authorizer"),  # one broker and one mesh for all of them

@@ -174,6 +174,7 @@ NOT_KAFKA = {
 }
 
 
+@pytest.mark.smoke
 @pytest.mark.kafka
 def test_it_is_the_answer_of_kafkas_own_classes() -> None:
     if missing := missing_programs():

@@ -70,6 +70,7 @@ def without_names(fields: tuple[Field, ...], shapes: tuple[Shape, ...]) -> tuple
     )
 
 
+@pytest.mark.smoke
 @pytest.mark.kafka
 def test_the_fields_are_those_of_kafka() -> None:
     if missing := missing_programs():
