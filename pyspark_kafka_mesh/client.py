@@ -8,6 +8,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Sequence
+from contextlib import suppress
 from http.client import HTTPException
 from typing import Any
 
@@ -105,11 +106,19 @@ class Client:
             self._settle(offset, left, "claim", self._claim_fields | {"wait": 0.0}, is_patient=False)
 
     def ends(self) -> list[dict[str, Any]]:
-        """Returns the current ends of the logs. Raises MeshUnavailable and MeshRefused."""
-        answer = self._ask("/leases/backlog", {"topics": self._options.topics, "wait": JOIN_WITHIN})
-        return [
-            {name: each[name] for name in ("cluster", "topic", "partition", "end")} for each in answer["partitions"]
-        ]
+        """Returns the ends of the logs: records that were stored before the call are below them. Raises MeshUnavailable
+        and MeshRefused."""
+        topics = {"topics": self._options.topics}
+        answers = [self._ask("/leases/backlog", topics | {"wait": JOIN_WITHIN})]
+        for url in self._other_urls:  # their partitions may move to the first process during the query
+            with suppress(MeshUnavailable, MeshRefused):
+                answers.append(self._ask("/leases/backlog", topics | {"ends_within": JOIN_WITHIN}, 0.0, url))
+        ends: dict[Place, int] = {}
+        for each in (each for answer in answers for each in answer["partitions"]):
+            place = each["cluster"], each["topic"], each["partition"]
+            ends[place] = max(each["end"], ends.get(place, 0))
+        names = ("cluster", "topic", "partition")
+        return [dict(zip(names, place, strict=True)) | {"end": end} for place, end in ends.items()]
 
     def backlog(self) -> dict[str, int]:
         """Returns the numbers of free, leased and unacknowledged offsets. Raises MeshUnavailable."""

@@ -45,6 +45,7 @@ SHARDS: Final[Mapping[str, Sequence[str]]] = {
         "integration/test_dead_letters.py",
         "integration/test_doctor.py",
         "integration/test_draining.py",
+        "integration/test_ends_of_backlogs.py",
         "integration/test_engines.py",
         "integration/test_exactness.py",
         "integration/test_growth.py",

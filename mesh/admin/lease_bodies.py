@@ -28,6 +28,7 @@ LeaseError = Literal[
     "unknown_lease",
     "not_stored",
     "no_room",
+    "end_unknown",
     "unavailable",
 ]
 """The errors of the API. Clients decide by them; the details are for people."""
@@ -135,11 +136,13 @@ class AcknowledgeBody(HolderBody):
 
 
 class BacklogBody(GroupBody):
-    """A request for the backlog of a group. wait: join the group, and wait up to this many seconds for its partitions;
-    0 changes nothing."""
+    """A request for the backlog of a group. wait: join the group, and wait up to this many seconds for its partitions
+    and for the ends of their logs; 0 changes nothing. ends_within: without `wait`, wait up to this many seconds for the
+    ends of the logs of partitions that are assigned already. The ends are asked for after the request has come."""
 
     topics: Annotated[tuple[_Name, ...], Field(min_length=1, max_length=1_000)]
     wait: _Wait = 0.0
+    ends_within: _Wait = 0.0
 
 
 class LeaseAnswer(LeaseBody):

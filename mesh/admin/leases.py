@@ -43,6 +43,7 @@ from mesh.pool.state.leases import (
     LONGEST_NAME,
     Acknowledgement,
     Claim,
+    EndUnknown,
     HolderId,
     LeaseBacklog,
     LeaseGranted,
@@ -224,6 +225,13 @@ class LeaseApi:
                 body, lambda pool, ticket: pool.await_lease_backlog(ticket, topics, body.wait, server.now()), body.wait
             )
             known = _expect(asked, LeaseBacklog).partitions
+        elif body.ends_within and pool is not None:
+            asked = await self._ask(
+                body,
+                lambda pool, ticket: pool.leases.await_ends(ticket, topics, body.ends_within, server.now()),
+                body.ends_within,
+            )
+            known = _expect(asked, LeaseBacklog).partitions
         return BacklogAnswer(
             active=pool is not None or body.wait > 0,
             partitions=tuple(
@@ -333,6 +341,9 @@ def _expect(result: object, kind: type[Any]) -> Any:
         case NoRoom(partition, runs):
             detail = f"leases of {partition} would be {runs} runs, for which its commit metadata has no room"
             raise LeaseRefused(503, "no_room", f"{detail}; nothing was done")
+        case EndUnknown(partition):
+            detail = f"the cluster did not say in time where the log of {partition} ends; ask again"
+            raise LeaseRefused(503, "end_unknown", detail)
         case UnknownLease():
             raise LeaseRefused(404, "unknown_lease", "this holder has no such lease; it may have ended")
         case _:

@@ -141,14 +141,16 @@ class EventBatch:
 @dataclass(frozen=True, slots=True)
 class HighWatermarks:
     """The ends of the logs of all assigned partitions that answered, for lag and for leases. They are checked every
-    second. They are reported when one has changed, and after every PositionReset and Truncated. Under read_committed
-    they are last stable offsets.
+    second. They are reported when one has changed, after every PositionReset and Truncated, and after `look_at_ends`.
+    Under read_committed they are last stable offsets.
 
     resets: the number of resets and truncations, noticed elsewhere, that were known at the time of the request.
+    looked: the number of the last `look_at_ends` that came before the cluster was asked.
     """
 
     offsets: Mapping[UpstreamPartition, int]
     resets: int = field(default=0, compare=False)
+    looked: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,6 +314,10 @@ class Engine(Protocol):
     def set_eager(self, eager: bool) -> None:
         """Sets how often the engine looks at its commands: every 1-2 ms if True, else every 50 ms. The pool sets True
         while a delivered record is unacknowledged."""
+
+    def look_at_ends(self, number: int) -> None:
+        """Asks the cluster now for the ends of the logs of assigned partitions. `HighWatermarks` with this number, or a
+        greater one, bring those that the cluster answers; the others are asked for every second. Numbers rise."""
 
     async def close(self, positions: Mapping[UpstreamPartition, CommitPosition]) -> Mapping[UpstreamPartition, int]:
         """Commits these positions a last time, leaves the upstream group, and ends the threads. Returns errors as in

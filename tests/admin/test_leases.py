@@ -81,6 +81,7 @@ def told(admin: Admin, end: int) -> None:
     """The engines get their partitions, whose logs end there."""
     for cluster in (EU, US):
         engine = admin.bench.engine(cluster)
+        engine.ends = dict.fromkeys(map(source, cluster_of(cluster)), end)
         engine.assign()
         engine.deliver(HighWatermarks({source(n): end for n in cluster_of(cluster)}))
 
@@ -170,6 +171,20 @@ def test_a_job_that_waits_for_the_backlog_joins_the_group_and_leases_up_to_there
             admin.bench.engine(cluster).deliver(HighWatermarks({source(n): 99 for n in cluster_of(cluster)}))
         lease = await admin.post("/leases", topics=["orders"], ends=ends)
         assert [each["last"] for each in lease["ranges"]] == [9] * 4
+
+    run(test)
+
+
+def test_ends_are_asked_for_without_joining_the_group() -> None:
+    async def test(admin: Admin) -> None:
+        asked = {"virtual_cluster": "vc", "group": "shop", "topics": ["orders"], "ends_within": 5}
+        assert not (await admin.call("POST", "/leases/backlog", asked))[1]["active"]
+        assert not admin.bench.engines
+        await leased(admin, max_records=20)
+        for cluster in (EU, US):
+            admin.bench.engine(cluster).ends = dict.fromkeys(map(source, cluster_of(cluster)), 12)
+        _, answer = await admin.call("POST", "/leases/backlog", asked)
+        assert [each["end"] for each in answer["partitions"]] == [12] * 4
 
     run(test)
 

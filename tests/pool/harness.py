@@ -22,6 +22,7 @@ from mesh.pool.common.effects import (
     Effect,
     KeepShareGroup,
     LeaveUpstream,
+    LookAtEnds,
     PauseUpstream,
     Report,
     RereadUpstream,
@@ -112,7 +113,8 @@ def offsets(effect: CommitUpstream | LeaveUpstream) -> dict[UpstreamPartition, i
 
 
 class World:
-    """A pool in its world. auto_store: upstream commits succeed at once. auto_reread: rereads succeed at once."""
+    """A pool in its world. auto_store: upstream commits succeed at once. auto_reread: rereads succeed at once.
+    auto_look: clusters say at once where logs end."""
 
     def __init__(
         self,
@@ -120,6 +122,7 @@ class World:
         rules: GroupRules | None = None,
         auto_store: bool = True,
         auto_reread: bool = True,
+        auto_look: bool = True,
         assigned: bool = True,
     ) -> None:
         self.now = 1_000.0
@@ -143,6 +146,7 @@ class World:
         self._connections = itertools.count(1)
         self.auto_store = auto_store
         self.auto_reread = auto_reread
+        self.auto_look = auto_look
         self.keys: dict[int, bytes] = {}
         """Keys of reread records by offset, in any partition."""
         self.batch_size: int | None = None
@@ -295,6 +299,8 @@ class World:
                 self._left_cluster(group, positions, ClusterName(cluster))
             case AskUpstream(ticket, question):
                 self.do([Answer(ticket, self.reply(question))])
+            case LookAtEnds(_, cluster, number) if self.auto_look:
+                self.look(cluster, number)
             case KeepShareGroup(group):
                 self.kept.seen.add(group)
             case ChangeGroupConfigs(ticket):
@@ -459,6 +465,11 @@ class World:
 
     def upstream(self, event: object) -> None:
         self.do(self.cluster.upstream(self.pool, event, self.now))  # type: ignore[arg-type]
+
+    def look(self, cluster: str, number: int, ends: Mapping[UpstreamPartition, int] | None = None) -> None:
+        """A cluster says where its logs end. ends: None for the known ones."""
+        known = {each.source: each.end for each in self.pool.partitions.values() if each.source.cluster == cluster}
+        self.upstream(lambda pool: pool.intake.ends_known(known if ends is None else ends, number))
 
     def store(self, error: int = 0) -> None:
         """The oldest upstream commit ends."""

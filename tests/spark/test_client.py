@@ -185,6 +185,23 @@ def test_what_has_moved_to_another_process_is_acknowledged_there(mesh: FakeMesh,
     assert other.asked[1][1]["ranges"] == [REST.to_json()]
 
 
+def test_the_ends_of_all_processes_count(mesh: FakeMesh, other: FakeMesh) -> None:
+    def ends(**of_partitions: int) -> dict[str, Any]:
+        places = [Range("eu", "orders", int(name[1:]), 0, 0) for name in of_partitions]
+        answer = backlog_of(*places)
+        for each, end in zip(answer["partitions"], of_partitions.values(), strict=True):
+            each["end"] = end
+        return answer
+
+    mesh.answers = [(200, ends(p0=5, p1=7))]
+    other.answers = [(200, ends(p1=8, p2=3))]
+    found = client_of(mesh, other).ends()
+    assert [(each["partition"], each["end"]) for each in found] == [(0, 5), (1, 8), (2, 3)]
+    assert [body.get("wait", 0) > 0 for _, body, _ in mesh.asked + other.asked] == [True, False]
+    other.answers = [(500, {})]
+    assert len(client_of(mesh, other).ends()) == 2
+
+
 def test_a_process_that_does_not_have_it_either_is_not_asked_to(mesh: FakeMesh, other: FakeMesh) -> None:
     """For that it would join the group, and partitions would move."""
     mesh.answers = [(200, SETTLED | {"absent": [REST.to_json()]}), (200, SETTLED)]

@@ -57,6 +57,16 @@ class PollUpstream:
 
 
 @dataclass(frozen=True, slots=True)
+class LookAtEnds:
+    """Asks a cluster for the ends of the logs of a group's partitions. `Intake.ends_known` gets them, with the same
+    number or a greater one."""
+
+    group: GroupId
+    cluster: ClusterName
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
 class CommitUpstream:
     """Commits these positions in the upstream group. `Commits.committed` gets the outcome, with the same token."""
 
@@ -167,6 +177,7 @@ Effect: TypeAlias = (
     | PauseUpstream
     | ResumeUpstream
     | PollUpstream
+    | LookAtEnds
     | CommitUpstream
     | RereadUpstream
     | DeadLetterUpstream

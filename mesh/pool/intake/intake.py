@@ -275,12 +275,13 @@ class Intake:
             case _:
                 assert_never(gap)
 
-    def ends_known(self, ends: Mapping[UpstreamPartition, int]) -> None:
-        """Takes over the ends of upstream logs: high watermarks, or last stable offsets under read_committed."""
+    def ends_known(self, ends: Mapping[UpstreamPartition, int], looked: int = 0) -> None:
+        """Takes over the ends of upstream logs: high watermarks, or last stable offsets under read_committed. looked:
+        the number of the last `LookAtEnds` before the cluster was asked."""
         for source, end in ends.items():
             partition = self._serving.partitions.get(source)
             if partition is not None:
-                partition.end = end
+                partition.end, partition.looked = end, looked
 
     def topics_identified(self, cluster: ClusterName, ids: Mapping[TopicName, str]) -> None:
         """Takes over the ids of upstream topics; "" for unknown ones. If a topic has a new id, its partitions start

@@ -198,6 +198,14 @@ class HeldLeases:
         """Returns whether the id of one of these topics is not known yet, but soon will be."""
         return any(each.is_active and each.incarnation.topic_id is None for each in self.partitions(topics))
 
+    def with_older_end(self, topics: Iterable[TopicName], look: int) -> Partition | None:
+        """Returns an assigned partition of these topics whose end was asked for before this look; None if there is
+        none, except in clusters that are down."""
+        for partition in self.partitions(topics):
+            if partition.is_active and partition.looked < look and not self._commits.is_down(partition.source.cluster):
+                return partition
+        return None
+
     def partitions(self, topics: Iterable[TopicName]) -> list[Partition]:
         """Returns the partitions of these topics that this pool knows."""
         found: dict[UpstreamPartition, Partition] = {}

@@ -27,12 +27,16 @@ class Presence:
     def note_request(self, now: float) -> None:
         self._until = now + self._lasts
 
-    def park(self, ticket: Ticket, until: float, again: Callable[[float], None], now: float) -> None:
-        """Parks a request. It is tried again soon, and at `until` at the latest."""
+    def park(
+        self, ticket: Ticket, until: float, again: Callable[[float], None], now: float, *, is_holder: bool = True
+    ) -> None:
+        """Parks a request. It is tried again soon, and at `until` at the latest. is_holder: False if its sender does
+        not count as present."""
 
         def look(then: float) -> None:
             self._parked.pop(ticket, None)
-            self.note_request(then)
+            if is_holder:
+                self.note_request(then)
             again(then)
 
         self._parked[ticket] = self._timers.at(min(now + LOOK_AGAIN, until), look)

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from itertools import groupby
 
 from mesh.apis.answers import Ticket
+from mesh.pool.common.effects import LookAtEnds
 from mesh.pool.common.history import Cause
 from mesh.pool.common.outbox import PoolParts
 from mesh.pool.common.topics import VirtualTopics
@@ -26,6 +27,7 @@ from mesh.pool.state.leases import (
     LONGEST_TTL,
     Acknowledgement,
     Claim,
+    EndUnknown,
     HolderId,
     Lease,
     LeaseBacklog,
@@ -70,6 +72,8 @@ class Leases:
         self._ended = EndedLeases()
         self._storing = LeaseStore(parts)
         self._presence = Presence(parts)
+        self._group = parts.group
+        self._looks = 0
         self._topics_by_size: set[TopicName] = set()
         """Topics for which a lease in bytes was requested."""
 
@@ -177,9 +181,15 @@ class Leases:
         self._answer(ticket, LeaseSettled())
 
     def await_backlog(self, ticket: Ticket, topics: tuple[TopicName, ...], wait: float, now: float) -> None:
-        """Answers with LeaseBacklog when the owners of the partitions are known, or after `wait` seconds."""
+        """Answers with LeaseBacklog when the owners of the partitions are known, or after `wait` seconds. The ends of
+        the logs are asked for after the request. EndUnknown is the answer if a cluster that is not down does not say
+        one in time. A cluster that is down delays nothing: the last known ends of its logs count."""
         self._presence.note_request(now)
         self._answer_backlog(ticket, topics, now, now + wait, now)
+
+    def await_ends(self, ticket: Ticket, topics: tuple[TopicName, ...], wait: float, now: float) -> None:
+        """The same for the partitions that are assigned already. Its sender does not count as a lease holder."""
+        self._answer_ends(ticket, topics, self._look_at_ends(topics), now + wait, now, is_holder=False)
 
     def _answer_backlog(
         self, ticket: Ticket, topics: tuple[TopicName, ...], since: float, until: float, now: float
@@ -189,7 +199,28 @@ class Leases:
                 ticket, until, lambda then: self._answer_backlog(ticket, topics, since, until, then), now
             )
         else:
+            self._answer_ends(ticket, topics, self._look_at_ends(topics), until, now, is_holder=True)
+
+    def _look_at_ends(self, topics: Iterable[TopicName]) -> int:
+        """Asks the clusters of these topics for the ends of logs; returns the number of the look."""
+        self._looks += 1
+        for cluster in dict.fromkeys(each.source.cluster for each in self._held.partitions(topics)):
+            self._outbox.put(LookAtEnds(self._group, cluster, self._looks))
+        return self._looks
+
+    def _answer_ends(
+        self, ticket: Ticket, topics: tuple[TopicName, ...], look: int, until: float, now: float, *, is_holder: bool
+    ) -> None:
+        def again(then: float) -> None:
+            self._answer_ends(ticket, topics, look, until, then, is_holder=is_holder)
+
+        older = self._held.with_older_end(topics, look)
+        if older is None:
             self._answer(ticket, LeaseBacklog(tuple(self.backlog(topics))))
+        elif now < until:
+            self._presence.park(ticket, until, again, now, is_holder=is_holder)
+        else:
+            self._answer(ticket, EndUnknown(older.source))
 
     # Views
 

@@ -169,6 +169,13 @@ class LeaseBacklog:
     partitions: tuple[PartitionBacklog, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class EndUnknown:
+    """The answer instead of LeaseBacklog if the cluster of a partition did not say the end of its log in time."""
+
+    partition: UpstreamPartition
+
+
 def holder_of(lease: Lease) -> Holder:
     """Returns the holder of a lease as the journal names it."""
     return Holder(lease.holder, lease=lease.id)

@@ -106,6 +106,7 @@ class Partition:
         "is_unopened",
         "leased",
         "ledger",
+        "looked",
         "mean_size",
         "ownership",
         "parked",
@@ -125,6 +126,7 @@ class Partition:
         self.ledger = Ledger(0)
         self.incarnation = Incarnation()
         self.end = 0
+        self.looked = 0
         self.is_awaited = True
         self.is_full = False
         self.is_unopened = False

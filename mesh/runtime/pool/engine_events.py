@@ -131,8 +131,8 @@ class EngineEvents:
 
     def _apply_log_event(self, pool: Pool, cluster: ClusterName, event: LogEvent, now: float) -> None:
         match event:
-            case HighWatermarks(offsets):
-                pool.intake.ends_known(offsets)
+            case HighWatermarks(offsets, _, looked):
+                pool.intake.ends_known(offsets, looked)
             case TopicsIdentified(ids):
                 pool.intake.topics_identified(cluster, ids)
             case PositionReset(partition, start, reason):

@@ -17,6 +17,7 @@ from typing import Protocol, TypeAlias, assert_never
 from mesh.pool.common.effects import (
     CommitUpstream,
     ConsumeUpstream,
+    LookAtEnds,
     PauseUpstream,
     PollUpstream,
     RereadUpstream,
@@ -33,7 +34,7 @@ log = get_logger(__name__)
 
 EngineFactory: TypeAlias = Callable[[GroupId, ClusterName, Callable[[EngineEvent], None]], Engine]
 UpstreamCommand: TypeAlias = (
-    CommitUpstream | ConsumeUpstream | PollUpstream | PauseUpstream | RereadUpstream | ResumeUpstream
+    CommitUpstream | ConsumeUpstream | LookAtEnds | PollUpstream | PauseUpstream | RereadUpstream | ResumeUpstream
 )
 Command: TypeAlias = Callable[[Engine], None]
 LEAST_BACKOFF = 1.0
@@ -97,6 +98,8 @@ class Engines:
                 self._set((group, cluster), ConsumeUpstream, lambda engine: engine.set_consuming(consuming))
             case PollUpstream(group, cluster, often):
                 self._set((group, cluster), PollUpstream, lambda engine: engine.set_eager(often))
+            case LookAtEnds(group, cluster, number):
+                self._set((group, cluster), LookAtEnds, lambda engine: engine.look_at_ends(number))
             case PauseUpstream(group, partition):
                 self._call((group, partition.cluster), lambda engine: engine.pause(frozenset([partition])))
             case ResumeUpstream(group, partition):

@@ -145,6 +145,9 @@ class InterceptedEngine:
     def set_eager(self, eager: bool) -> None:
         self._engine.set_eager(eager)
 
+    def look_at_ends(self, number: int) -> None:
+        self._engine.look_at_ends(number)
+
     async def close(self, positions: Mapping[UpstreamPartition, CommitPosition]) -> Mapping[UpstreamPartition, int]:
         self._forget({source for source, _ in self._queues})
         return await self._engine.close(positions)

@@ -127,6 +127,9 @@ class ConsumerThread(threading.Thread):
     def set_eager(self, eager: bool) -> None:
         self._eager = eager
 
+    def look_at_ends(self, number: int) -> None:
+        self._log_ends.look(number)
+
     def pause(self, partitions: frozenset[UpstreamPartition]) -> None:
         self._pausing.pause(self._consumer, partitions & self._assignment.positions.keys())
 

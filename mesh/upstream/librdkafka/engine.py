@@ -85,6 +85,9 @@ class LibrdkafkaEngine:
     def set_eager(self, eager: bool) -> None:
         self._consumer.command(lambda: self._consumer.set_eager(eager))
 
+    def look_at_ends(self, number: int) -> None:
+        self._consumer.command(lambda: self._consumer.look_at_ends(number))
+
     def advance(self, positions: Mapping[UpstreamPartition, int]) -> None:
         """Notes the positions of the other readers."""
         self._consumer.command(lambda: self._consumer.advance(positions))

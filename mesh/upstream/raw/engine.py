@@ -136,6 +136,9 @@ class RawEngine:
     def set_eager(self, eager: bool) -> None:
         self._group.set_eager(eager)
 
+    def look_at_ends(self, number: int) -> None:
+        self._group.look_at_ends(number)
+
     async def close(self, positions: Mapping[UpstreamPartition, CommitPosition]) -> Mapping[UpstreamPartition, int]:
         self._closed = True
         if self._task is not None:

@@ -13,7 +13,7 @@ from mesh.pool.state.partition import Partition
 from mesh.records.spans import Gap, Span
 from mesh.wire.errors import ErrorCode
 from tests.pool.harness import EU, Consumer, World, batch_of, source, value_of
-from tests.pool.leases.test_service import ask, lease, world_of
+from tests.pool.leases.test_service import lease, send, world_of
 
 HERE = source(0)
 
@@ -169,7 +169,9 @@ def test_what_leases_hold_is_cut() -> None:
     lease(world, "a", most=400)
     truncate(world, 60)
     assert [(each.span.first, each.span.last) for each in partition_of(world).leased.values()] == [(0, 59)]
-    seen = ask(world, lambda pool, ticket: pool.await_lease_backlog(ticket, ("orders",), 0.0, world.now), LeaseBacklog)
+    ticket = send(world, lambda pool, ticket: pool.await_lease_backlog(ticket, ("orders",), 1.0, world.now))
+    world.advance(0.2)
+    seen = world.answer(ticket, LeaseBacklog)
     assert [(each.leased, each.end) for each in seen.partitions if each.partition == HERE] == [(60, 60)]
 
 

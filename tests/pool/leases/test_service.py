@@ -8,6 +8,7 @@ from typing import TypeVar
 
 import pytest
 
+from mesh.pool.common.effects import LookAtEnds
 from mesh.pool.common.history import Redelivery
 from mesh.pool.common.settings import PoolSettings
 from mesh.pool.leases.service import GATHER_FOR, HELD_AFTER_RESTART
@@ -16,6 +17,7 @@ from mesh.pool.state.leases import (
     LONGEST_TTL,
     Acknowledgement,
     Claim,
+    EndUnknown,
     HolderId,
     LeaseBacklog,
     LeaseGranted,
@@ -306,6 +308,52 @@ def test_a_request_for_the_backlog_waits_for_the_partitions() -> None:
     grow(world, 9)
     world.advance(1.0)
     assert [each.end for each in world.answer(ticket, LeaseBacklog).partitions] == [9] * 4
+
+
+def test_the_ends_of_a_backlog_are_asked_for_after_the_request() -> None:
+    world = world_of(ends=100)
+    world.auto_look = False
+    ticket = send(world, lambda pool, ticket: pool.await_lease_backlog(ticket, (ORDERS,), 5.0, world.now))
+    grow(world, 101)  # asked for before
+    world.advance(1.0)
+    assert ticket not in world.answers
+    (number,) = {effect.number for effect in world.effects if isinstance(effect, LookAtEnds)}
+    world.look(EU, number, {source(index): 110 for index in range(2)})
+    world.advance(1.0)
+    assert ticket not in world.answers, "the other cluster has not answered"
+    world.look(US, number + 1, {source(index): 120 for index in range(2, 4)})
+    world.advance(1.0)
+    assert [each.end for each in world.answer(ticket, LeaseBacklog).partitions] == [110, 110, 120, 120]
+
+
+def test_an_end_that_a_cluster_does_not_say_in_time_is_named() -> None:
+    world = world_of(ends=100)
+    world.auto_look = False
+    ticket = send(world, lambda pool, ticket: pool.await_lease_backlog(ticket, (ORDERS,), 5.0, world.now))
+    (number,) = {effect.number for effect in world.effects if isinstance(effect, LookAtEnds)}
+    world.look(US, number)
+    world.advance(5.1)
+    assert world.answer(ticket, EndUnknown).partition.cluster == EU
+
+
+def test_a_cluster_that_is_down_is_not_waited_for() -> None:
+    world = world_of(ends=100)
+    world.auto_look = False
+    ticket = send(world, lambda pool, ticket: pool.await_lease_backlog(ticket, (ORDERS,), 5.0, world.now))
+    (number,) = {effect.number for effect in world.effects if isinstance(effect, LookAtEnds)}
+    world.look(US, number)
+    world.upstream(lambda pool: pool.commits.cluster_down(EU))
+    world.advance(1.0)
+    assert [each.end for each in world.answer(ticket, LeaseBacklog).partitions] == [100] * 4
+
+
+def test_a_request_for_ends_alone_does_not_keep_the_pool() -> None:
+    world = world_of(ends=100, settings=PoolSettings(presence=60.0))
+    world.advance(59.0)
+    ticket = send(world, lambda pool, ticket: pool.leases.await_ends(ticket, (ORDERS,), 5.0, world.now))
+    world.advance(0.2)
+    assert [each.end for each in world.answer(ticket, LeaseBacklog).partitions] == [100] * 4
+    assert not world.pool.leases.are_wanted(world.now + 2.0)
 
 
 # Until they are stored

@@ -48,6 +48,7 @@ from mesh.upstream.engine import (
     Committed,
     CommitToken,
     EngineEvent,
+    HighWatermarks,
     Received,
     RereadToken,
     TopicsIdentified,
@@ -228,6 +229,7 @@ class FakeEngine:
     failure: Exception | None = None
     assigned: bool = False
     ends: dict[UpstreamPartition, int] = field(default_factory=dict)
+    says_ends: bool = True
 
     def subscribe(self, topics: frozenset[TopicName]) -> None:
         self.commands.append(("subscribe", topics))
@@ -252,6 +254,13 @@ class FakeEngine:
 
     def set_eager(self, eager: bool) -> None:
         self.commands.append(("set_eager", eager))
+
+    def look_at_ends(self, number: int) -> None:
+        self.commands.append(("look_at_ends", number))
+        if self.says_ends:
+            ends = {source(index): self.ends.get(source(index), 0) for index in range(4)}
+            mine = {each: end for each, end in ends.items() if each.cluster == self.cluster}
+            asyncio.get_running_loop().call_soon(self.deliver, HighWatermarks(mine, looked=number))
 
     async def close(self, positions: Mapping[UpstreamPartition, CommitPosition]) -> Mapping[UpstreamPartition, int]:
         self.last = positions

@@ -41,14 +41,26 @@ class LogEnds:
         self._reported: Mapping[UpstreamPartition, int] = {}
         self._resets = 0
         self._ask_at = 0.0
+        self._wanted = 0
+        """The number of the last look."""
+        self._asked = 0
+        """The number of the last look before the last request."""
+        self._looked = 0
+        """The same of the last report."""
+
+    def look(self, number: int) -> None:
+        """Makes the next `poll` ask, and report the answer even if nothing has changed. number: names it in the
+        report."""
+        self._wanted = number
 
     def poll(self, sources: Collection[UpstreamPartition], now: float) -> None:
-        """Reports the ends of all these partitions, if one has changed."""
+        """Reports the ends of all these partitions, if one has changed or a look waits for them."""
         if self._answers and all(answer.done() for answer in self._answers.values()):
             answers, self._answers = self._answers, {}
             self._report({source: answers[source] for source in sources if source in answers})
-        if sources and not self._answers and now >= self._ask_at:
+        if sources and not self._answers and (now >= self._ask_at or self._wanted > self._asked):
             self._ask_at = now + INTERVAL
+            self._asked = self._wanted
             asked = {TopicPartition(source.topic, source.partition): source for source in sources}
             latest = dict.fromkeys(asked, LATEST)
             futures = self._admin().list_offsets(
@@ -60,6 +72,7 @@ class LogEnds:
         """Makes the next answer count as changed, since the receiver has forgotten the ends. resets: the number of
         resets and truncations noticed elsewhere, if that is the reason."""
         self._reported, self._answers = {}, {}
+        self._ask_at = 0.0
         self._resets = self._resets if resets is None else resets
 
     def _report(self, answers: Mapping[UpstreamPartition, Future[ListOffsetsResultInfo]]) -> None:
@@ -73,6 +86,6 @@ class LogEnds:
                 problem = end
         if problem is not None:
             self._complain(problem)
-        if ends and ends != self._reported:
-            self._reported = ends
-            self._put(HighWatermarks(ends, self._resets))
+        if ends and (ends != self._reported or self._asked > self._looked):
+            self._reported, self._looked = ends, self._asked
+            self._put(HighWatermarks(ends, self._resets, self._asked))

@@ -24,6 +24,7 @@ class Bed:
 
     def __init__(self) -> None:
         self.told: list[dict[UpstreamPartition, int]] = []
+        self.numbers: list[int] = []
         self.complaints: list[int] = []
         self.asked: list[dict[int, Future[ListOffsetsResultInfo]]] = []
         self.log_ends = LogEnds(
@@ -36,6 +37,7 @@ class Bed:
 
     def _put(self, event: HighWatermarks) -> None:
         self.told.append(dict(event.offsets))
+        self.numbers.append(event.looked)
 
     def list_offsets(
         self, places: dict[TopicPartition, OffsetSpec], **_settings: object
@@ -68,6 +70,32 @@ def test_told_when_one_has_changed() -> None:
     bed.answer(5, 8)
     bed.look(later=0)
     assert bed.told[2:] == [dict(zip(BOTH, (5, 8), strict=True))]
+
+
+def test_a_look_is_answered_by_a_request_that_began_after_it() -> None:
+    bed = Bed()
+    bed.look()
+    bed.log_ends.look(1)
+    bed.answer(5, 7)
+    bed.look(later=0)
+    assert bed.numbers == [0]
+    bed.answer(5, 7)
+    bed.look(later=0)
+    assert bed.numbers == [0, 1], "reported although nothing has changed"
+    bed.look(later=0.1)
+    assert len(bed.asked) == 2
+
+
+def test_a_look_whose_answers_were_forgotten_is_asked_again() -> None:
+    bed = Bed()
+    bed.log_ends.look(1)
+    bed.look()
+    bed.answer(5, 7)
+    bed.log_ends.forget(resets=1)
+    bed.look(later=0)
+    bed.answer(6, 7)
+    bed.look(later=0)
+    assert (bed.numbers, bed.told) == ([1], [dict(zip(BOTH, (6, 7), strict=True))])
 
 
 def test_one_request_at_a_time_and_one_a_second() -> None:
