@@ -40,6 +40,8 @@ test: install ## all tests that a change must pass, two at a time: minutes; real
 
 test-long: install ## the other tests by shards of some ten minutes, e.g. make test-long SHARD=router; SHARD=all runs one after the other
 	$(BIN)/pip install --quiet --constraint requirements.lock --editable '.[dev,spark,deltalake,release]'
+	$(BIN)/python -m tests.integration.jars all
+	$(BIN)/python -m tests.integration.class_archive
 	$(BIN)/python -m tests.clients.building
 	$(BIN)/python -m tests.shards $(SHARD)
 

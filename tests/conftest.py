@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
+import tempfile
 from collections.abc import Collection, Generator, Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadGroupScheduling
 
+from tests.budget import budget_of
 from tests.integration.jars import kafka_jars, missing_programs
-from tests.integration.kafka import KafkaCluster
+from tests.integration.kafka import SHORT_SESSIONS, KafkaCluster
+from tests.integration.shared_cluster import HandedOutCluster, SharedCluster
 from tests.shards import shards_of
-from tests.suites import SUITES, marks_named_in, may_have
+from tests.suites import GATE, SUITES, marks_named_in, may_have
 
 _STARTUP = str(Path(__file__).with_name("startup"))
 if _STARTUP not in os.environ.get("PYTHONPATH", ""):
@@ -36,13 +41,38 @@ _BROKER_FIXTURES = frozenset({"kafka", "kafka_pair", "old_pair"})
 _LONGEST = ("tests/chaos/", "tests/router/test_group_retention.py", "tests/spark/")
 _NO_SKIP = "KAFKA_MESH_NO_SKIP"
 _skipped = pytest.StashKey[list[str]]()
+_shared = pytest.StashKey[list[HandedOutCluster]]()
+_HANDED_OUT = "clusters"
 _clusters: list[KafkaCluster] = []
-"""The clusters of the whole run."""
+"""The clusters that this process has started for all of its tests."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[_skipped] = []
     config.pluginmanager.register(_Skips(config.stash[_skipped]))
+    config.pluginmanager.register(budget_of(config))
+    if _shares_clusters(config):
+        folder = Path(tempfile.mkdtemp(prefix="kafka-mesh-shared-"))
+        config.stash[_shared] = [HandedOutCluster(name, kafka_jars(), folder / name) for name in ("eu", "us")]
+
+
+def _shares_clusters(config: pytest.Config) -> bool:
+    """True in the process that leads the others in a run of all tests of `make test`: none of them kills a broker."""
+    is_leader = bool(config.option.numprocesses) and not hasattr(config, "workerinput")
+    is_whole = config.args == config.getini("testpaths") and not config.option.collectonly
+    return is_leader and is_whole and config.option.markexpr == GATE and not missing_programs()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Hands the shared clusters out to a process of xdist."""
+    node.workerinput[_HANDED_OUT] = [each.handed_out() for each in node.config.stash.get(_shared, [])]
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    for cluster in config.stash.get(_shared, []):
+        cluster.kill()
+        shutil.rmtree(cluster.folder.parent, ignore_errors=True)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -75,7 +105,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def _is_left_out(marks: Collection[str]) -> bool:
     """True for marks of a test that belongs to `make test-long`."""
-    if "outside" in marks:
+    if not {"outside", "deep"}.isdisjoint(marks):
         return False
     return "long" in marks or "alone" in marks or ("kafka" in marks and "smoke" not in marks)
 
@@ -109,14 +139,14 @@ def anyio_backend() -> str:
 
 
 @pytest.fixture(scope="session")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
-    """A running Apache Kafka, the one of the whole run: give topics and groups unique names."""
-    yield from _cluster("eu", tmp_path_factory)
+def kafka(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
+    """A running Apache Kafka, the one of all tests of this process: give topics and groups unique names."""
+    yield from _cluster("eu", request, tmp_path_factory)
 
 
 @pytest.fixture(scope="session")
-def _second_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
-    yield from _cluster("us", tmp_path_factory)
+def _second_kafka(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
+    yield from _cluster("us", request, tmp_path_factory)
 
 
 @pytest.fixture(scope="session")
@@ -125,10 +155,14 @@ def kafka_pair(kafka: KafkaCluster, _second_kafka: KafkaCluster) -> tuple[KafkaC
     return kafka, _second_kafka
 
 
-def _cluster(name: str, folders: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
+def _cluster(name: str, request: pytest.FixtureRequest, folders: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
     if missing := missing_programs():
         pytest.skip(f"a real Apache Kafka needs Java 17 and Maven; not found: {', '.join(missing)}")
-    cluster = KafkaCluster(name, kafka_jars(), folders.mktemp(f"kafka-{name}"))
+    for handed_out in getattr(request.config, "workerinput", {}).get(_HANDED_OUT, []):
+        if handed_out["name"] == name:
+            yield SharedCluster(handed_out)
+            return
+    cluster = KafkaCluster(name, kafka_jars(), folders.mktemp(f"kafka-{name}"), SHORT_SESSIONS)
     _clusters.append(cluster)
     yield cluster
     _clusters.remove(cluster)

@@ -14,6 +14,8 @@ from pathlib import Path
 
 from _pytest.mark.expression import Expression
 
+GATE = "not long and not alone and (not kafka or smoke)"
+"""The tests of `make test`."""
 SUITES = frozenset({"long", "deep", "alone", "outside", "smoke"})
 """Marks that name the run of a test."""
 

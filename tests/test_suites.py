@@ -6,17 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.suites import marks_named_in, may_have
+from tests.suites import GATE, marks_named_in, may_have
 
-TEST = "not long and not alone and (not kafka or smoke)"
 LONG = "long and not alone and not outside and not deep"
 
 
 @pytest.mark.parametrize(
     ("expression", "named", "expected"),
     [
-        (TEST, set(), True),
-        (TEST, {"long"}, True),
+        (GATE, set(), True),
+        (GATE, {"long"}, True),
         (LONG, set(), False),
         (LONG, {"alone"}, False),
         (LONG, {"long", "deep", "alone"}, True),
@@ -38,3 +37,7 @@ def test_marks_are_named_or_come_by_an_import(tmp_path: Path) -> None:
     imports = tmp_path / "test_imports.py"
     imports.write_text("from tests.clients.selection import clients\n")
     assert marks_named_in(imports) == {"long", "deep"}
+
+
+def test_make_runs_the_gate() -> None:
+    assert f'-m "{GATE}"' in Path(__file__).parents[1].joinpath("Makefile").read_text()

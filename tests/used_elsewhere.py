@@ -98,6 +98,9 @@ NAMES: Final = (
     # pytest and its plug-ins look for them, and hypothesis calls the last one on a state machine.
     _.pytestmark,
     _.pytest_configure,
+    _.pytest_configure_node,
+    _.pytest_testnodedown,
+    _.pytest_unconfigure,
     _.pytest_collection_modifyitems,
     _.pytest_ignore_collect,
     _.pytest_runtest_makereport,

@@ -12,7 +12,7 @@ from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, Config
 from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 
 from tests.integration.further_broker import FurtherBroker
-from tests.integration.kafka import KafkaCluster
+from tests.integration.kafka import SHORT_SESSIONS, KafkaCluster
 from tests.integration.processes import free_port
 from tests.integration.relay import Relay
 
@@ -45,6 +45,7 @@ class SecuredCluster(KafkaCluster):
                 "super.users": "User:ANONYMOUS",
                 **self.with_password("right"),
                 **self.with_certificate("own"),
+                **SHORT_SESSIONS,
             },
         )
 
@@ -168,6 +169,7 @@ class ReplicatedCluster(KafkaCluster):
             "replica.lag.time.max.ms": "3000",
             "leader.imbalance.check.interval.seconds": "1",
             "leader.imbalance.per.broker.percentage": "0",
+            **SHORT_SESSIONS,
         }
         super().__init__(name, jars, folder, replicated)
         inner = f"127.0.0.1:{free_port()}"

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Iterable, Mapping
+import sys
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from tests.integration.building import built_once
@@ -86,14 +87,19 @@ def _pom(artifacts: Iterable[str]) -> str:
 """
 
 
-def main() -> None:
-    """`python -m tests.integration.jars`: fetches them before several test processes need them at once, each with
-    Maven."""
+OF_GATE = (KAFKA_VERSION, NEWEST_CLIENTS, NEWEST_BROKERS)
+"""The versions that `make test` needs."""
+
+
+def main(arguments: Sequence[str]) -> None:
+    """`python -m tests.integration.jars`: fetches the jars of `make test` before its tests run, so that none of them
+    waits for the network. With `all`: the jars of all tests."""
     if missing := missing_programs():
-        print(f"no real brokers: {', '.join(missing)} not found")
-    else:
-        kafka_jars()
+        print(f"left out: tests on real brokers and with Kafka's own classes (not found: {', '.join(missing)})")
+        return
+    for version in _ARTIFACTS if "all" in arguments else OF_GATE:
+        kafka_jars(version)
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -20,9 +20,8 @@ from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 from tests.integration.java import java
 from tests.integration.memory_folders import make_folder
-from tests.integration.processes import START, ChildProcess, eventually, free_port
+from tests.integration.processes import START, ChildProcess, count_start, eventually, free_port
 
-# A killed broker may register again when its old session has expired: 3 s instead of 9.
 _PROPERTIES = """process.roles=broker,controller
 node.id=1
 controller.quorum.voters=1@127.0.0.1:{controller}
@@ -42,7 +41,7 @@ share.coordinator.state.topic.replication.factor=1
 share.coordinator.state.topic.min.isr=1
 share.coordinator.state.topic.num.partitions=1
 group.initial.rebalance.delay.ms=0
-broker.session.timeout.ms=3000
+broker.session.timeout.ms=18000
 broker.heartbeat.interval.ms=500
 log.cleaner.dedupe.buffer.size=2097152
 """
@@ -56,6 +55,9 @@ CLIENT_PROPERTIES: Mapping[str, Any] = {
     "reconnect.backoff.max.ms": 200,
 }
 
+SHORT_SESSIONS: Mapping[str, str] = {"broker.session.timeout.ms": "3000"}
+"""Server properties for tests that kill brokers. A broker that was killed may register again when its session has
+expired. Other brokers keep theirs through a pause of the machine."""
 _COORDINATOR_WITHIN = 60.0
 """Seconds in which a broker makes `__consumer_offsets` and loads it."""
 _COORDINATOR_NOT_READY = frozenset(
@@ -126,7 +128,9 @@ class KafkaCluster:
 
     def run_tool(self, class_name: str, *arguments: str, timeout: float = START) -> str:
         """Runs one of Kafka's command-line tools; returns its standard output. Raises RuntimeError if it fails."""
-        done = subprocess.run(self.java(class_name, *arguments), capture_output=True, text=True, timeout=timeout)
+        command = self.java(class_name, *arguments)
+        count_start(command)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout)
         if done.returncode:
             raise RuntimeError(f"{class_name} {' '.join(arguments)}:\n{done.stdout}{done.stderr}")
         return done.stdout

@@ -13,6 +13,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -26,6 +27,8 @@ START = 120.0
 """Seconds in which a process must have started. No test measures this; several test processes that start brokers at
 once have taken more than 60."""
 
+STARTED: Counter[str] = Counter()
+"""Processes that this process has started, by kind: brokers, meshes, other programs in Java (tools)."""
 _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None)
 _PROGRAM = Path(sys.executable).with_name("kafka-mesh")
@@ -67,6 +70,7 @@ class ChildProcess:
         """stdout: a separate file for the standard output, instead of `log`. Both files are appended to."""
         self.log = log
         words = [str(argument) for argument in arguments]
+        count_start(words)
         whole = {**os.environ, **_without_hypothesis(words[0]), **(environment or {})}
         with log.open("ab") as errors, (stdout or log).open("ab") as output:
             self._process = _started(words, whole, output, errors)
@@ -97,6 +101,19 @@ class ChildProcess:
     def log_tail(self, lines: int = 30) -> str:
         """The last lines of the log."""
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
+
+
+def count_start(words: Sequence[str]) -> None:
+    """Counts the start of a program in STARTED."""
+    match Path(words[0]).name, words:
+        case "kafka-mesh", [_, "run", *_]:
+            STARTED["meshes"] += 1
+        case "java", [*_] if "kafka.Kafka" in words:
+            STARTED["brokers"] += 1
+        case "java", _:
+            STARTED["tools"] += 1
+        case _:
+            pass
 
 
 def completed(words: Sequence[str | Path], timeout: float = 120.0) -> subprocess.CompletedProcess[str]:

@@ -15,7 +15,7 @@ from tests.clients.bench import Client, producer_of
 from tests.clients.producing import Feed
 from tests.integration.feeding import stored_upstream
 from tests.integration.jars import kafka_jars, missing_programs
-from tests.integration.kafka import KafkaCluster
+from tests.integration.kafka import SHORT_SESSIONS, KafkaCluster
 from tests.integration.processes import ChildProcess, eventually
 from tests.integration.relay_mesh import RelayMesh
 from tests.integration.test_interceptors import CODECS, produce, read
@@ -39,7 +39,7 @@ LAST = "last"
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
-    cluster = KafkaCluster("eu", kafka_jars(), tmp_path_factory.mktemp("kafka"))
+    cluster = KafkaCluster("eu", kafka_jars(), tmp_path_factory.mktemp("kafka"), SHORT_SESSIONS)
     yield cluster
     cluster.kill()
 

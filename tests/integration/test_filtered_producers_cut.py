@@ -16,7 +16,7 @@ from tests.clients.producing import Feed
 from tests.integration.cutter import Cutter, Place
 from tests.integration.feeding import stored_upstream
 from tests.integration.jars import kafka_jars, missing_programs
-from tests.integration.kafka import KafkaCluster
+from tests.integration.kafka import SHORT_SESSIONS, KafkaCluster
 from tests.integration.processes import ChildProcess, eventually, free_port
 from tests.integration.relay_mesh import RelayMesh
 from tests.integration.test_filtered_producers import FILTER, header, is_kept, stored
@@ -58,6 +58,7 @@ class Bench:
             "advertised.listeners": f"PLAINTEXT://127.0.0.1:{{port}},CUT://{seen}",
             "inter.broker.listener.name": "PLAINTEXT",
             "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,CUT:PLAINTEXT",
+            **SHORT_SESSIONS,
         }
         self.cluster = KafkaCluster("eu", kafka_jars(), folder / "kafka", properties)
         advertised = f"{OTHER_HOST}:{free_port()}"

@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from tests.integration.jars import kafka_jars
+from tests.integration.kafka import SHORT_SESSIONS
 from tests.integration.relay_mesh import RelayMesh
 from tests.relay.cluster import SeveralBrokers
 from tests.relay.questions import PROPERTIES
@@ -19,7 +20,7 @@ EXAMPLE = Path(__file__).parents[2] / "config" / "relay-one-address.yaml"
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SeveralBrokers]:
     """The cluster of all tests here, which run in one process. Acknowledged records survive the death of a leader."""
-    more = {**PROPERTIES, "min.insync.replicas": "2"}
+    more = {**PROPERTIES, **SHORT_SESSIONS, "min.insync.replicas": "2"}
     cluster = SeveralBrokers("eu", kafka_jars(), tmp_path_factory.mktemp("several"), more=more)
     yield cluster
     cluster.end()

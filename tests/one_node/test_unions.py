@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient
 
 from tests.integration.feeding import log_ends
 from tests.integration.jars import kafka_jars, missing_programs
-from tests.integration.kafka import CLIENT_PROPERTIES, KafkaCluster
+from tests.integration.kafka import CLIENT_PROPERTIES, SHORT_SESSIONS, KafkaCluster
 from tests.integration.mesh_process import MeshProcess
 from tests.integration.processes import eventually, free_port
 from tests.relay.cluster import NODES, SeveralBrokers
@@ -29,7 +29,7 @@ EU, US = "one-union-eu", "us.one-union"
 
 @pytest.fixture(scope="module")
 def other(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
-    other = KafkaCluster("us", kafka_jars(), tmp_path_factory.mktemp("us"))
+    other = KafkaCluster("us", kafka_jars(), tmp_path_factory.mktemp("us"), SHORT_SESSIONS)
     yield other
     other.kill()
 

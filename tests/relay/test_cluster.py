@@ -8,6 +8,7 @@ import pytest
 
 from tests.integration.feeding import Feed, upstream_records
 from tests.integration.jars import kafka_jars, missing_programs
+from tests.integration.kafka import SHORT_SESSIONS
 from tests.integration.processes import eventually
 from tests.relay.cluster import NODES, SeveralBrokers
 
@@ -22,7 +23,7 @@ TOPIC = "led-in-turn"
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SeveralBrokers]:
-    cluster = SeveralBrokers("eu", kafka_jars(), tmp_path_factory.mktemp("several"))
+    cluster = SeveralBrokers("eu", kafka_jars(), tmp_path_factory.mktemp("several"), more=SHORT_SESSIONS)
     cluster.create_topic(TOPIC, 1)
     yield cluster
     cluster.end()

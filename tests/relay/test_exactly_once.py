@@ -13,7 +13,7 @@ from tests.clients.building import streams_classes
 from tests.integration.feeding import log_ends, stored_upstream
 from tests.integration.jars import STREAMS, kafka_jars, missing_programs
 from tests.integration.java import java
-from tests.integration.kafka import CLIENT_PROPERTIES
+from tests.integration.kafka import CLIENT_PROPERTIES, SHORT_SESSIONS
 from tests.integration.processes import ChildProcess, eventually
 from tests.integration.relay_mesh import RelayMesh
 from tests.relay.cluster import NODES, SeveralBrokers
@@ -30,7 +30,8 @@ COUNT, COPIED = 9_000, 3_000
 """Records in each of the three partitions, for Streams and for copies in small transactions."""
 KEYS = 17
 IN_A_TRANSACTION = 50
-SHORT_SESSIONS = {
+OF_GROUPS = {
+    **SHORT_SESSIONS,
     "group.streams.session.timeout.ms": "6000",
     "group.streams.min.session.timeout.ms": "6000",
     "group.streams.heartbeat.interval.ms": "1000",
@@ -41,7 +42,7 @@ SHORT_SESSIONS = {
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SeveralBrokers]:
-    cluster = SeveralBrokers("eu", kafka_jars(), tmp_path_factory.mktemp("several"), more=SHORT_SESSIONS)
+    cluster = SeveralBrokers("eu", kafka_jars(), tmp_path_factory.mktemp("several"), more=OF_GROUPS)
     yield cluster
     cluster.end()
 

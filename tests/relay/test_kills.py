@@ -9,6 +9,7 @@ import pytest
 
 from tests.clients.bench import Client
 from tests.integration.jars import kafka_jars, missing_programs
+from tests.integration.kafka import SHORT_SESSIONS
 from tests.integration.processes import eventually
 from tests.integration.records import account
 from tests.integration.relay_mesh import RelayMesh
@@ -32,7 +33,7 @@ PLACES = [[*NODES[at:], *NODES[:at]] for at in range(len(NODES))]
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SeveralBrokers]:
     # Otherwise a leader may acknowledge alone on a slow machine and then die: the cluster itself has lost that record.
-    more = {"min.insync.replicas": "2"}
+    more = {"min.insync.replicas": "2", **SHORT_SESSIONS}
     cluster = SeveralBrokers("eu", kafka_jars(), tmp_path_factory.mktemp("several"), more=more)
     yield cluster
     cluster.end()

@@ -9,7 +9,7 @@ import pytest
 
 from tests.clients.bench import Client
 from tests.integration.jars import kafka_jars, missing_programs
-from tests.integration.kafka import KafkaCluster
+from tests.integration.kafka import SHORT_SESSIONS, KafkaCluster
 from tests.integration.processes import eventually
 from tests.relay.cluster import NODES, SeveralBrokers
 from tests.relay.flow import Flow
@@ -32,7 +32,7 @@ PLACES = [[*NODES[at:], *NODES[:at]] for at in range(len(NODES))]
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SeveralBrokers]:
-    more = {"min.insync.replicas": "2"}
+    more = {"min.insync.replicas": "2", **SHORT_SESSIONS}
     cluster = SeveralBrokers("us", kafka_jars(), tmp_path_factory.mktemp("several"), more=more)
     yield cluster
     cluster.end()

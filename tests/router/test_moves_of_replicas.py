@@ -11,7 +11,7 @@ import pytest
 
 from tests.clients.bench import Client
 from tests.integration.jars import kafka_jars, missing_programs
-from tests.integration.kafka import KafkaCluster
+from tests.integration.kafka import SHORT_SESSIONS, KafkaCluster
 from tests.integration.processes import eventually
 from tests.relay.cluster import NODES, SeveralBrokers
 from tests.relay.flow import Flow
@@ -30,7 +30,7 @@ COUNT, RATE = 20_000, 400
 
 @pytest.fixture(scope="module")
 def us(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SeveralBrokers]:
-    more = {"min.insync.replicas": "2"}
+    more = {"min.insync.replicas": "2", **SHORT_SESSIONS}
     cluster = SeveralBrokers("us", kafka_jars(), tmp_path_factory.mktemp("several"), more=more)
     yield cluster
     cluster.end()

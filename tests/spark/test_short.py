@@ -14,7 +14,7 @@ from tests.integration.bench import Bench
 from tests.spark.session import finish
 from tests.spark.test_source import places, stored_places
 
-pytestmark = [pytest.mark.alone, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.timeout(900)
 
 
 def landing_of(bench: Bench, folder: Path, **more: object) -> Landing:
@@ -23,6 +23,7 @@ def landing_of(bench: Bench, folder: Path, **more: object) -> Landing:
     return Landing.model_validate({"source": source, **paths, "max_records_per_batch": 400, **more})
 
 
+@pytest.mark.smoke
 def test_each_record_lands_once_and_each_batch_is_told_once(bench: Bench, spark: Any, tmp_path: Path) -> None:
     bench.start_mesh()
     bench.feed(1_200)
@@ -62,6 +63,7 @@ def partition_of(row: Any) -> tuple[str, str, int]:
     return row["cluster"], row["topic"], row["partition"]
 
 
+@pytest.mark.long
 def test_what_fails_after_it_is_in_a_delta_table_is_not_there_twice(
     bench: Bench, spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

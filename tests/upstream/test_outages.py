@@ -28,7 +28,7 @@ from mesh.wire.client import groups as messages_of_groups
 from mesh.wire.client.connection import ClientRequest
 from mesh.wire.client.messages import VersionRange
 from tests.integration.jars import kafka_jars, missing_programs
-from tests.integration.kafka import KafkaCluster
+from tests.integration.kafka import SHORT_SESSIONS, KafkaCluster
 from tests.upstream.harness import CLUSTER, RunningEngine, engine, new_name, produce, run, source
 
 pytestmark = pytest.mark.kafka
@@ -39,7 +39,7 @@ QUICK = {"socket.timeout.ms": "3000", "reconnect.backoff.max.ms": "200"}
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
     if missing := missing_programs():
         pytest.skip(f"a real Apache Kafka needs Java 17 and Maven; not found: {', '.join(missing)}")
-    cluster = KafkaCluster("outages", kafka_jars(), tmp_path_factory.mktemp("outages"))
+    cluster = KafkaCluster("outages", kafka_jars(), tmp_path_factory.mktemp("outages"), SHORT_SESSIONS)
     yield cluster
     cluster.kill()
 
