@@ -25,6 +25,7 @@ from mesh.wire.messages import (
     HeartbeatResponse,
 )
 from mesh.wire.reader import Cursor
+from tests.wire.each_version import each_version
 from tests.wire.entities import ALL_VERSIONS, CLIENT_ID, decode, encode, frame, sample, sample_request
 
 SERVED = {api_key: (versions.lowest, versions.highest) for api_key, versions in APIS.items()}
@@ -60,7 +61,7 @@ def assert_sample(request: FramedRequest, api_key: ApiKey, version: int, correla
     assert request.decode() == decode_request(api_key, version, Cursor(body))
 
 
-@pytest.mark.parametrize(("api_key", "version"), ALL_VERSIONS)
+@each_version(ALL_VERSIONS)
 def test_whole_and_several_at_once(api_key: ApiKey, version: int) -> None:
     stream = frame(sample_request(api_key, version, 1)) + frame(sample_request(api_key, version, 2))
     first, second = ServerConnection(SERVED).receive_data(stream)
@@ -68,18 +69,18 @@ def test_whole_and_several_at_once(api_key: ApiKey, version: int) -> None:
     assert_sample(second, api_key, version, 2)
 
 
-@pytest.mark.parametrize(("api_key", "version"), ALL_VERSIONS)
-@pytest.mark.parametrize("tail", [b"", b"\0\0\0"])
-def test_byte_by_byte(api_key: ApiKey, version: int, tail: bytes) -> None:
-    connection = ServerConnection(SERVED)
-    stream = frame(sample_request(api_key, version) + tail)
-    for place in range(len(stream) - 1):
-        assert connection.receive_data(stream[place : place + 1]) == []
-    (request,) = connection.receive_data(stream[-1:])
-    assert_sample(request, api_key, version, 7)
+@each_version(ALL_VERSIONS)
+def test_byte_by_byte(api_key: ApiKey, version: int) -> None:
+    for tail in (b"", b"\0\0\0"):
+        connection = ServerConnection(SERVED)
+        stream = frame(sample_request(api_key, version) + tail)
+        for place in range(len(stream) - 1):
+            assert connection.receive_data(stream[place : place + 1]) == []
+        (request,) = connection.receive_data(stream[-1:])
+        assert_sample(request, api_key, version, 7)
 
 
-@pytest.mark.parametrize(("api_key", "version"), ALL_VERSIONS)
+@each_version(ALL_VERSIONS)
 def test_a_tail_in_the_frame_changes_neither_its_request_nor_the_next(api_key: ApiKey, version: int) -> None:
     stream = frame(sample_request(api_key, version, 1) + b"tail") + frame(sample_request(api_key, version, 2))
     first, second = ServerConnection(SERVED).receive_data(stream)
@@ -118,7 +119,7 @@ def test_golden_request_that_cannot_be_decoded_and_its_answer() -> None:
     assert sent(connection) == b"\0\0\0\x0d\0\0\0\x07\0" + bytes(8)
 
 
-@pytest.mark.parametrize(("api_key", "version"), ALL_VERSIONS)
+@each_version(ALL_VERSIONS)
 def test_the_answer_has_the_header_kio_reads(api_key: ApiKey, version: int) -> None:
     connection = ServerConnection(SERVED)
     (request,) = connection.receive_data(frame(sample_request(api_key, version)))

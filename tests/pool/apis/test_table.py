@@ -14,6 +14,7 @@ from mesh.apis.listener_table import LISTENER_TABLE
 from mesh.pool.apis.table import TABLE
 from mesh.wire.apis import APIS, ApiKey
 from tests.pool.apis.harness import Client, Mesh, join_values
+from tests.wire.each_version import each_version
 from tests.wire.entities import ALL_VERSIONS
 
 FILES = {
@@ -121,7 +122,7 @@ CONVERSATIONS: dict[ApiKey, dict[str, Any]] = {
 """A request of each API that is answered at once."""
 
 
-@pytest.mark.parametrize(("api_key", "version"), ALL_VERSIONS)
+@each_version(ALL_VERSIONS)
 def test_whole_byte_by_byte_and_with_a_tail(api_key: ApiKey, version: int) -> None:
     client = Client(Mesh())
     first, second = (client.bytes_of(api_key, version, **CONVERSATIONS[api_key]) for _ in range(2))
@@ -132,7 +133,7 @@ def test_whole_byte_by_byte_and_with_a_tail(api_key: ApiKey, version: int) -> No
     assert client.take(client.receive(second[7:])) == [answer]
 
 
-@pytest.mark.parametrize(("api_key", "version"), ALL_VERSIONS)
+@each_version(ALL_VERSIONS)
 def test_bytes_behind_the_body_change_nothing(api_key: ApiKey, version: int) -> None:
     client = Client(Mesh())
     usual = client.bytes_of(api_key, version, **CONVERSATIONS[api_key])

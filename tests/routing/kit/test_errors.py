@@ -20,6 +20,7 @@ from mesh.wire.entities.layouts import layout
 from mesh.wire.relayed_apis import RELAYED_APIS
 from mesh.wire.trees import Tree, read_tree, write_tree
 from tests.integration.jars import NEWEST_CLIENTS, kafka_jars, missing_programs
+from tests.wire.each_version import each_version
 from tests.wire.entities import encode, entities
 from tests.wire.entities.messages import sample_body, schema_of
 
@@ -117,11 +118,12 @@ def partitions_in(request: Any) -> bool:
             return True
 
 
-@pytest.mark.parametrize("each", REQUESTS, ids=ids)
-def test_all_that_was_asked_about_has_failed(each: tuple[ApiKey, int]) -> None:
-    request = read_tree(*each, Direction.REQUEST, sample_body(*each, Direction.REQUEST))
-    assert CODE in codes_in(answered(*each, request))
-    check(*each, request)
+@each_version(REQUESTS)
+def test_all_that_was_asked_about_has_failed(api_key: ApiKey, version: int) -> None:
+    body = sample_body(api_key, version, Direction.REQUEST)
+    request = read_tree(api_key, version, Direction.REQUEST, body)
+    assert CODE in codes_in(answered(api_key, version, request))
+    check(api_key, version, request)
 
 
 @pytest.mark.parametrize("each", [each for each in ENDS if schema_of(*each, Direction.REQUEST)], ids=ids)

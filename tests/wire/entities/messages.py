@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import count
 from typing import TypeAlias
 
@@ -24,13 +24,31 @@ MESSAGES: list[Message] = [
     for version in versions.all()
     for side in Direction
 ]
-"""Parametrize with it."""
+"""All of them."""
+
+
+def by_side(messages: Iterable[Message]) -> list[list[Message]]:
+    """The versions of each request and each answer. Parametrize with it: a test of each version takes longer to find
+    than to run."""
+    versions: dict[tuple[ApiKey, Direction], list[Message]] = {}
+    for message in messages:
+        versions.setdefault((message[0], message[2]), []).append(message)
+    return list(versions.values())
+
+
+BY_SIDE = by_side(MESSAGES)
 
 
 def named(message: Message) -> str:
     """Names of messages, for pytest."""
     api_key, version, side = message
     return f"{api_key.name}-{version}-{side.name}"
+
+
+def named_side(versions: Sequence[Message]) -> str:
+    """Names of elements of `by_side`, for pytest."""
+    api_key, _, side = versions[0]
+    return f"{api_key.name}-{side.name}"
 
 
 def schema_of(api_key: ApiKey, version: int, side: Direction) -> type | None:
