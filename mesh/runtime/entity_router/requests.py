@@ -43,6 +43,8 @@ from mesh.wire.trees import Tree, read_tree, write_tree
 log = get_logger(__name__)
 
 _NO_TAGS: Final = b"\0"
+_OF_THE_NODE: Final = frozenset({LeafDestination.OWN_NODE, LeafDestination.COORDINATOR, LeafDestination.OFFSETS})
+"""Requests that only the node answers to which the client connected. Clients take it for the leader or coordinator."""
 _FIRST_ABORTABLE: Final = 11
 """The first version of Produce with TRANSACTION_ABORTABLE (KIP-890)."""
 
@@ -187,10 +189,7 @@ class RouterRequests:
     ) -> Tree | int | None:
         """The response of a leaf, or an error code; None if there is no response."""
         node = None
-        if UNION_APIS[api_key].destination in (
-            LeafDestination.OWN_NODE,
-            LeafDestination.COORDINATOR,
-        ) and not _is_anywhere(api_key, request):
+        if UNION_APIS[api_key].destination in _OF_THE_NODE and not _is_anywhere(api_key, request):
             if leaf is not asker.leaf:
                 return ErrorCode.NOT_COORDINATOR
             node = asker.node
