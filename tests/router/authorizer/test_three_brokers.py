@@ -36,6 +36,7 @@ RULES: list[dict[str, Any]] = [
     {"principals": [f"User:{USER}"], "topics": ["*"], "groups": ["*"], "cluster": True, "operations": ["all"]},
     {"principals": [f"User:{USER}"], "permission": "deny", "topics": [SECRET], "operations": ["read"]},
 ]
+_BROKER, _LOGGER = 4, 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,12 @@ class Front:
             client.close()
         assert answer is not None, f"{address} closed the connection"
         return answer
+
+    def address_of(self, node: int) -> str:
+        """The address of a node for clients."""
+        brokers = self.asked(self.bootstrap, ApiKey.METADATA, 9, {"topics": []})["brokers"]
+        (found,) = [each for each in brokers if each["node_id"] % (1 << 20) == node]
+        return f"{found['host']}:{found['port']}"
 
 
 @pytest.fixture(scope="module")
@@ -131,6 +138,7 @@ def codes(answer: Tree) -> set[int]:
     return {code for _, key, code in told(answer) if key.endswith("error_code")}
 
 
+@pytest.mark.smoke
 def test_the_coordinator_answers_about_offsets(front: Front) -> None:
     group = f"offsets-{free_port()}"
     node, address = coordinator(front, group)
@@ -182,6 +190,27 @@ def test_what_the_rules_leave_of_a_request_goes_to_the_coordinator(front: Front)
         assert found == {MINE: 0, SECRET: 29 if front.user is not None else 0}
 
 
+def test_each_broker_answers_about_its_own_configuration(front: Front) -> None:
+    for node in NODES:
+        address = front.address_of(node)
+        resources: list[Tree] = [{"resource_type": kind, "resource_name": str(node)} for kind in (_BROKER, _LOGGER)]
+        described = front.asked(address, ApiKey.DESCRIBE_CONFIGS, 4, {"resources": resources})
+        assert [each["error_code"] for each in described["results"]] == [0, 0], described
+        value = {"name": "leader.replication.throttled.rate", "value": str(node + 1000)}
+        for api_key in (ApiKey.INCREMENTAL_ALTER_CONFIGS, ApiKey.ALTER_CONFIGS):
+            changes = {"resources": [{**resources[0], "configs": [{**value, "config_operation": 0}]}]}
+            changed = front.asked(address, api_key, 1, changes)
+            assert [each["error_code"] for each in changed["responses"]] == [0], changed
+
+
+def test_a_broker_refuses_the_configuration_of_a_node_that_the_cluster_lacks(front: Front) -> None:
+    """Like one of the brokers, which know their own only."""
+    resources = [{"resource_type": _BROKER, "resource_name": name} for name in ("77", "101")]
+    answer = front.asked(front.address_of(101), ApiKey.DESCRIBE_CONFIGS, 4, {"resources": resources})
+    assert {each["resource_name"]: each["error_code"] for each in answer["results"]} == {"77": 42, "101": 0}
+
+
+@pytest.mark.smoke
 def test_java_consumes_with_the_consumer_protocol(front: Front) -> None:
     group = f"java-{free_port()}"
     file = front.folder / "consumer.properties"
