@@ -20,6 +20,7 @@ def landing(
     ] = False,
 ) -> None:
     """Land everything that comes in one table, each record once."""
+    from mesh.pipelines.continuing import OtherCheckpoint
     from mesh.pipelines.landing import WrongLanding, load, run
 
     try:
@@ -27,7 +28,10 @@ def landing(
     except WrongLanding as problem:
         _refuse_job(file, problem)
     _needs_spark()
-    run(config, available_now)
+    try:
+        run(config, available_now)
+    except OtherCheckpoint as problem:
+        _refuse_job(file, problem)
 
 
 @pipeline.command()

@@ -11,7 +11,8 @@ import signal
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -19,8 +20,11 @@ import yaml
 from pydantic import Field, ValidationError
 
 from mesh.config.base import Model
-from mesh.pipelines.batches import Batches
-from mesh.pipelines.delta import append_once
+from mesh.pipelines.batches import Batches, SinkLog
+from mesh.pipelines.checkpoints import NONE, Checkpoint
+from mesh.pipelines.continuing import LandedBatch, check
+from mesh.pipelines.delta import append_once, last_batch
+from mesh.pipelines.hadoop import Folder
 from mesh.pipelines.spark import session
 
 if TYPE_CHECKING:
@@ -34,6 +38,15 @@ ATTEMPTS = 10
 SLOW_START = "Python worker failed to connect back"
 """The error of a Python process that did not start within ten seconds. Spark has no setting for that time, which is too
 short on a busy machine."""
+_NEWEST = "Put back the newest copy of the checkpoint."
+_REMEDY = (
+    f"{_NEWEST} If it is lost, land into another `table`, with a new folder as `checkpoint`: this table stays complete "
+    "up to the last acknowledged batch."
+)
+_REMEDY_OF_DELTA = (
+    f"{_NEWEST} If it is lost, name a new folder as `checkpoint`: a Delta table continues with a new checkpoint. The "
+    "last batch of the old one may come again."
+)
 POLL = 1.0
 """Seconds between two checks for finished batches, and for a signal."""
 
@@ -111,8 +124,11 @@ def options_of(landing: Landing) -> Mapping[str, str]:
 
 
 def start(spark: SparkSession, landing: Landing, available_now: bool = False) -> StreamingQuery:
-    """Starts or continues a landing from its checkpoint. available_now: land the available records, then end."""
+    """Starts or continues a landing from its checkpoint. available_now: land the available records, then end. Raises
+    OtherCheckpoint."""
     from pyspark.sql import functions
+
+    check_checkpoint(spark, landing)
 
     stream = spark.readStream.format("kafka-mesh").options(**options_of(landing)).load()
     day = functions.to_date(functions.to_utc_timestamp("timestamp", spark.conf.get("spark.sql.session.timeZone")))
@@ -130,23 +146,69 @@ def start(spark: SparkSession, landing: Landing, available_now: bool = False) ->
     return writer.trigger(processingTime=f"{landing.trigger:g} seconds").start()
 
 
+def checkpoint_of(spark: SparkSession, landing: Landing) -> Checkpoint:
+    return Checkpoint(*(Folder(spark, f"{landing.checkpoint}/{name}") for name in ("offsets", "commits")))
+
+
 def batches_of(spark: SparkSession, landing: Landing) -> Batches:
     """Returns the table of batches; `catch_up` writes the missing ones."""
-    folder = landing.batches or f"{landing.table.rstrip('/')}_batches"
-    return Batches(spark, folder, landing.checkpoint, landing.table if landing.format == "parquet" else None)
+    landed = landing.table if landing.format == "parquet" else None
+    return Batches(spark, _folder_of_batches(landing), checkpoint_of(spark, landing), landed)
+
+
+def _folder_of_batches(landing: Landing) -> str:
+    return landing.batches or f"{landing.table.rstrip('/')}_batches"
+
+
+def check_checkpoint(spark: SparkSession, landing: Landing) -> None:
+    """Raises OtherCheckpoint if the table has batches that the checkpoint does not know, or knows with other
+    records."""
+    checkpoint, batches = checkpoint_of(spark, landing), batches_of(spark, landing)
+    if landing.format == "delta":
+        check(checkpoint, landing.checkpoint, _landed_in_delta(landing, checkpoint, batches), _REMEDY_OF_DELTA)
+        return
+    log = f"{landing.table}/_spark_metadata"
+    last = batches.last()
+    landed = [
+        LandedBatch(log, SinkLog(Folder(spark, log)).last()),
+        LandedBatch(_folder_of_batches(landing), last, partial(batches.is_of, last)),
+    ]
+    check(checkpoint, landing.checkpoint, landed, _REMEDY)
+
+
+def _landed_in_delta(landing: Landing, checkpoint: Checkpoint, batches: Batches) -> Iterator[LandedBatch]:
+    """Yields the last batches of the checkpoint. A new checkpoint has none: its batches are others."""
+    planned = checkpoint.last()
+    if planned == NONE:
+        return
+    holder = checkpoint.leased(planned).holder
+    last = last_batch(landing.table, app_of(holder), landing.storage_options)
+    if last is not None:
+        yield LandedBatch(landing.table, last.number, lambda leased: last.is_of(leased.lease))
+    # The table of batches has all batches of a checkpoint, up to its last one.
+    for number in (planned + 1, planned, planned - 1):
+        if batches.has(number, holder):
+            yield LandedBatch(_folder_of_batches(landing), number, partial(batches.is_of, number))
+            return
+
+
+def app_of(holder: str) -> str:
+    """Returns the name under which a Delta table has the batches of a checkpoint. Another checkpoint counts its batches
+    from 0 again."""
+    return f"kafka-mesh {holder}"
 
 
 def into_delta(spark: SparkSession, landing: Landing) -> Callable[[DataFrame, int], None]:
     """Returns the function for foreachBatch. Both tables know their batches, so a repeated batch changes nothing."""
-    batches = batches_of(spark, landing)
+    checkpoint, batches = checkpoint_of(spark, landing), batches_of(spark, landing)
 
     def land_batch(frame: DataFrame, batch: int) -> None:
         rows = frame.toArrow()
-        # The holder names the checkpoint. Another checkpoint counts its batches from 0 again.
-        holder = batches.leased(batch).holder
-        append_once(landing.table, rows, f"kafka-mesh {holder}", batch, PARTITIONS, landing.storage_options)
+        leased = checkpoint.leased(batch)
+        app = app_of(leased.holder)
+        append_once(landing.table, rows, app, batch, leased.lease, PARTITIONS, landing.storage_options)
         places = zip(*(rows[name].to_pylist() for name in ("cluster", "topic", "partition")), strict=True)
-        batches.write(batch, Counter(places))
+        batches.write(batch, leased, Counter(places))
 
     return land_batch
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from mesh.pipelines.batches import LeasedBatch, SinkLog
+from mesh.pipelines.batches import SinkLog
+from mesh.pipelines.checkpoints import LeasedBatch
 
 
 class FakeFolder:
@@ -40,6 +41,12 @@ def test_the_files_of_each_batch() -> None:
 
 def test_a_batch_that_is_not_in_the_log_has_none() -> None:
     assert SinkLog(FakeFolder(BATCHES)).files(7) == []
+
+
+def test_the_last_batch() -> None:
+    for count in range(1, len(BATCHES) + 1):
+        assert SinkLog(FakeFolder(BATCHES[:count])).last() == count - 1
+    assert SinkLog(FakeFolder([])).last() == -1
 
 
 def test_what_the_log_has_forgotten_is_not_guessed() -> None:

@@ -11,6 +11,7 @@ import yaml
 from typer.testing import CliRunner
 
 from mesh.cli import app
+from mesh.pipelines.continuing import OtherCheckpoint
 from mesh.pipelines.landing import ATTEMPTS, SLOW_START, Landing, WrongLanding, load, options_of
 
 NEEDED = {
@@ -69,6 +70,20 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["pipeline", "landing", str(tmp_path / "nothing.yaml")])
     assert result.exit_code == 2
     assert "No such file" in result.output
+
+
+def test_another_checkpoint_is_a_mistake_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from mesh.pipelines import landing
+
+    def run(_landing: Landing, _available_now: bool) -> None:
+        raise OtherCheckpoint("checkpoint: it is an older copy")
+
+    pytest.importorskip("pyspark", reason="Spark is an extra: pip install 'kafka-mesh[spark]'")
+    monkeypatch.setattr(landing, "run", run)
+    file = written(tmp_path, NEEDED)
+    result = CliRunner().invoke(app, ["pipeline", "landing", str(file)])
+    assert result.exit_code == 2
+    assert result.output == f"kafka-mesh: {file}: checkpoint: it is an older copy\n"
 
 
 class Query:

@@ -62,7 +62,7 @@ class ShareReleases:
             if node not in (None, holding.node):
                 continue
             self._forget_lock(holding)
-            holding.settling.clear()
+            holding.carried_out.clear()
             self._give_back(member, source, holding.take_all(), cause, held, now)
 
     def release(

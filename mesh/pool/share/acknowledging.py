@@ -15,10 +15,10 @@ from mesh.pool.common.history import Cause
 from mesh.pool.common.outbox import CurrentShareSettings
 from mesh.pool.fetch.serving import Serving
 from mesh.pool.share.requests import AcknowledgeType
-from mesh.pool.state.acquired import Holding, Settling
+from mesh.pool.state.acquired import CarriedOut, Holding, Settling
 from mesh.pool.state.member import Member
 from mesh.pool.state.partition import Partition
-from mesh.records.span_lists import at_or_above, merge_adjacent, within, without
+from mesh.records.span_lists import at_or_above, disjoint, merge_adjacent, parts_of, within, without
 from mesh.records.spans import Span
 from mesh.wire.errors import ErrorCode
 from mesh.wire.messages import AcknowledgementBatch
@@ -68,23 +68,39 @@ class Acknowledging:
         holding = member.share.of(partition.source)
         whole = _spans_by_type(batches)
         by_type = _above(whole, partition.ledger.committable)
-        again: list[Settling] = []
-        if holding.settling:
-            settled = whole.of(*SETTLES)
-            again = [each for each in holding.settling if within([each.span], settled)]
+        settled = whole.of(*SETTLES) if holding.carried_out else []
+        repeated = [each for each in holding.carried_out if _repeats(each, settled)]
+        again = [one for each in repeated for one in each.settling if parts_of(one.span, settled)]
         error = self._refuse(by_type, holding, again)
         if error is not ErrorCode.NONE:
             return Acknowledged(error)
         held = [each.span for each in holding] if again else None
-        return Acknowledged(ErrorCode.NONE, [*again, *self._do(member, partition, holding, by_type, held, now)])
+        settling = self._do(member, partition, holding, by_type, held, now)
+        released, renewed = by_type.of(AcknowledgeType.RELEASE), by_type.of(AcknowledgeType.RENEW)
+        stored = partition.ledger.stored.offset
+        holding.carried_out = [each for each in holding.carried_out if each in repeated or each.last >= stored]
+        if settling:
+            holding.carried_out.append(CarriedOut(settling, released, renewed))
+        elif repeated:
+            repeated[0].add(released, renewed)
+        return Acknowledged(ErrorCode.NONE, [*again, *settling])
 
     def _refuse(self, by_type: _SpansByType, holding: Holding, again: Iterable[Settling]) -> ErrorCode:
-        """Returns the error for which none of the acknowledgements is carried out. again: those that were carried out
-        before, while the member got no answer."""
+        """Returns the error for which none of the acknowledgements is carried out. again: settled spans of which the
+        member has no answer.
+
+        Also a release and a renewal that was carried out, while the member has no answer, is no error. Otherwise the
+        member would be told that all of its request failed, and its accepted records would never come again.
+        """
         if by_type.spans.get(AcknowledgeType.RENEW) and not self._settings.value.may_renew:
             return ErrorCode.INVALID_RECORD_STATE
-        for kind in (AcknowledgeType.RENEW, AcknowledgeType.RELEASE):
-            if by_type.spans.get(kind) and holding.missing(by_type.of(kind)):
+        done = {
+            AcknowledgeType.RENEW: (each.renewed for each in holding.carried_out),
+            AcknowledgeType.RELEASE: (each.released for each in holding.carried_out),
+        }
+        for kind, before in done.items():
+            missing = holding.missing(by_type.of(kind))
+            if missing and without(missing, disjoint(span for spans in before for span in spans)):
                 return ErrorCode.INVALID_RECORD_STATE
         missing = holding.missing(by_type.of(*SETTLES))
         is_left = missing and without(missing, merge_adjacent(sorted(each.span for each in again)))
@@ -114,8 +130,6 @@ class Acknowledging:
             deadline = now + self._settings.value.lock
             holding.renew(renewed, deadline)
             releases.watch(member, source, holding, deadline)
-        holding.settling = [each for each in holding.settling if each.span.last >= partition.ledger.stored.offset]
-        holding.settling += settling
         return settling
 
     def _settle(
@@ -130,6 +144,11 @@ class Acknowledging:
         self._serving.distribution.touched.add(partition)
         self._serving.delivery_events.add(DeliveryEventType.ACKNOWLEDGED, partition.source, spans, member.holder)
         return [Settling(span, partition.ledger.version) for span in spans]
+
+
+def _repeats(request: CarriedOut, settled: Sequence[Span]) -> bool:
+    """Returns whether a member says something again that this request has settled."""
+    return any(parts_of(each.span, settled) for each in request.settling)
 
 
 def _are_valid(batches: Sequence[AcknowledgementBatch], highest: AcknowledgeType) -> bool:

@@ -42,9 +42,8 @@ class NeededAcknowledgements:
         return all(each.is_stored(self.ledger) for each in self.settling)
 
     def note_answered(self) -> None:
-        """Notes that the member is told that its acknowledgements are stored, so that it has no reason to repeat
-        them."""
-        self.holding.settling = [each for each in self.holding.settling if each not in self.settling]
+        """Notes that the member is told that its acknowledgements are stored."""
+        self.holding.note_answered(self.settling)
 
 
 @dataclass(slots=True, eq=False)

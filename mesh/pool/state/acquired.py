@@ -17,7 +17,7 @@ from mesh.pool.common.timers import Timer
 from mesh.pool.state.ledger import Ledger
 from mesh.records.batch import RecordBatch
 from mesh.records.sorted_spans import overlapping
-from mesh.records.span_lists import without
+from mesh.records.span_lists import below, disjoint, without
 from mesh.records.spans import Span, UpstreamPartition
 
 
@@ -68,21 +68,47 @@ class Settling:
         return self.version is not None and ledger.is_stored(self.version, self.span.last)
 
 
+@dataclass(slots=True, eq=False)
+class CarriedOut:
+    """The acknowledgements of one request that were carried out, while no answer says so; the member may repeat the
+    request.
+
+    settling: spans that it settled; at least one. released, renewed: spans that it released, and whose locks it renewed
+    (ascending, none overlapping). last: the highest offset of all.
+    """
+
+    settling: list[Settling]
+    released: list[Span]
+    renewed: list[Span]
+    last: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.last = max(each.span.last for each in self.settling)
+        self.add((), ())
+
+    def add(self, released: Iterable[Span], renewed: Iterable[Span]) -> None:
+        """Adds the releases and renewals of a repetition of the request."""
+        self.released = disjoint([*self.released, *released])
+        self.renewed = disjoint([*self.renewed, *renewed])
+        self.last = max([self.last, *(each.last for each in (*self.released[-1:], *self.renewed[-1:]))])
+
+
 class Holding:
     """The records that one share member holds of one partition.
 
     * held: the number of offsets.
+    * carried_out: acknowledgements of which the member has no answer yet.
     * timer: the timer of the lock that ends next. That lock may have been renewed or released since.
     * node: the node whose session fetches the partition.
     """
 
-    __slots__ = ("_runs", "held", "node", "settling", "timer")
+    __slots__ = ("_runs", "carried_out", "held", "node", "timer")
 
     def __init__(self) -> None:
         self._runs: SortedDict[int, Acquired] = SortedDict()
         self.held = 0
         self.node = 0
-        self.settling: list[Settling] = []
+        self.carried_out: list[CarriedOut] = []
         self.timer: Timer | None = None
 
     def __iter__(self) -> Iterator[Acquired]:
@@ -142,10 +168,21 @@ class Holding:
     def next_deadline(self) -> float | None:
         return min((acquired.deadline for acquired in self), default=None)
 
+    def note_answered(self, settled: Iterable[Settling]) -> None:
+        """Notes that the member is told that these are stored, so that it has no reason to repeat them."""
+        told = set(settled)
+        for each in self.carried_out:
+            each.settling = [one for one in each.settling if one not in told]
+        self.carried_out = [each for each in self.carried_out if each.settling]
+
     def truncate(self, offset: int) -> int:
         """Removes everything from `offset` on, where the log now has other records. Returns the number of removed
         offsets. A run that begins below it loses its bytes, which are those of the old log."""
         held = self.held
+        for request in self.carried_out:
+            request.settling = [each for each in request.settling if each.span.last < offset]
+            request.released, request.renewed = below(request.released, offset), below(request.renewed, offset)
+        self.carried_out = [each for each in self.carried_out if each.settling]
         for acquired in [each for each in self if each.span.last >= offset]:
             self._remove(acquired)
             if acquired.span.first < offset:

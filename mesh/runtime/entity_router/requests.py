@@ -9,10 +9,12 @@ from typing import Final
 
 from mesh.routing.guards.elements import topic_ids_in
 from mesh.routing.guards.judge import Judge
+from mesh.routing.kit.broker_configs import CONFIGS, by_broker, joined_configs
 from mesh.routing.kit.division import Division
 from mesh.routing.kit.entity_lists import entity_lists
 from mesh.routing.kit.errors import error_answer, top_level_error
 from mesh.routing.kit.merge import joined, merge
+from mesh.routing.kit.refusals import code_when_down
 from mesh.routing.kit.split import split
 from mesh.routing.kit.streams import topic_elsewhere
 from mesh.routing.kit.union_apis import UNION_APIS, LeafDestination
@@ -43,6 +45,8 @@ from mesh.wire.trees import Tree, read_tree, write_tree
 log = get_logger(__name__)
 
 _NO_TAGS: Final = b"\0"
+_OF_THE_NODE: Final = frozenset({LeafDestination.OWN_NODE, LeafDestination.COORDINATOR, LeafDestination.OFFSETS})
+"""Requests that only the node answers to which the client connected. Clients take it for the leader or coordinator."""
 _FIRST_ABORTABLE: Final = 11
 """The first version of Produce with TRANSACTION_ABORTABLE (KIP-890)."""
 
@@ -187,14 +191,32 @@ class RouterRequests:
     ) -> Tree | int | None:
         """The response of a leaf, or an error code; None if there is no response."""
         node = None
-        if UNION_APIS[api_key].destination in (
-            LeafDestination.OWN_NODE,
-            LeafDestination.COORDINATOR,
-        ) and not _is_anywhere(api_key, request):
+        if UNION_APIS[api_key].destination in _OF_THE_NODE and not _is_anywhere(api_key, request):
             if leaf is not asker.leaf:
                 return ErrorCode.NOT_COORDINATOR
             node = asker.node
+        if api_key in CONFIGS:
+            return await self._ask_about_configs(asker, leaf, api_key, version, request, waits)
         return await ask(asker.side_links, leaf, node, api_key, version, request, self.timeout, waits)
+
+    async def _ask_about_configs(
+        self, asker: Asker, leaf: RouterLeaf, api_key: ApiKey, version: int, request: Tree, waits: float
+    ) -> Tree | None:
+        """Asks each broker about its own configuration, and any broker about the rest."""
+        parts = by_broker(request, leaf.nodes.known)
+        asked = [
+            ask(asker.side_links, leaf, node, api_key, version, part, self.timeout, waits)
+            for node, part in parts.items()
+        ]
+        answers = await asyncio.gather(*asked)
+        if len(answers) == 1:
+            return answers[0]
+        down = code_when_down(api_key)
+        told = [
+            error_answer(api_key, version, part, down) if answer is None else answer
+            for part, answer in zip(parts.values(), answers, strict=True)
+        ]
+        return joined_configs(api_key, version, request, told)
 
 
 def _is_anywhere(api_key: ApiKey, request: Tree) -> bool:

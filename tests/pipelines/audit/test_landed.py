@@ -29,7 +29,7 @@ def append(
         "cluster": pa.repeat(pa.scalar(cluster), count),
         "dt": pa.repeat(pa.scalar(datetime(2026, 1, 2, tzinfo=UTC).date()), count),
     }
-    assert append_once(str(table), pa.table(rows), "kafka-mesh test", batch, PARTITIONS, {})
+    assert append_once(str(table), pa.table(rows), "kafka-mesh test", batch, str(batch), PARTITIONS, {})
 
 
 @pytest.mark.parametrize("topic", ["orders", "orders.v1-eu_x"])

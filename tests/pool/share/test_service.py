@@ -235,6 +235,178 @@ def test_what_was_stored_meanwhile_may_be_said_again_too() -> None:
     assert list(world.answer(third, ShareAcknowledgeResult).errors.values()) == [ErrorCode.INVALID_RECORD_STATE]
 
 
+def not_stored(member: ShareMember, said: list[AcknowledgementBatch], renews: bool = False) -> None:
+    """Acknowledges records of partition 0. The cluster does not store it in time."""
+    assert outcome(member, said, renews, waits=3.1) is ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def outcome(
+    member: ShareMember, said: list[AcknowledgementBatch], renews: bool = False, waits: float = 0.0
+) -> ErrorCode:
+    """The answer to acknowledgements of partition 0, after these seconds."""
+    world = member.world
+    ticket = member.acknowledge({0: said}, renews=renews)
+    if waits:
+        assert ticket not in world.answers
+        world.advance(waits)
+    (error,) = world.answer(ticket, ShareAcknowledgeResult).errors.values()
+    return error
+
+
+def store_all(world: World) -> None:
+    """The cluster stores everything, also what waits for the commit under way."""
+    while world.pending_stores:
+        world.store()
+
+
+def take_all(member: ShareMember) -> dict[int, int]:
+    """Fetches until there is nothing more. Returns the deliveries of each offset of partition 0 that it has."""
+    while member.fetch().partitions:
+        pass
+    return {offset: deliveries for (_, offset), deliveries in member.acquired.items()}
+
+
+EVEN_ACCEPTED = mixed({offset: RELEASE if offset % 2 else ACCEPT for offset in range(10)})
+
+
+@pytest.mark.parametrize("is_stored", [False, True])
+def test_releases_beside_what_is_not_stored_in_time_may_be_said_again(is_stored: bool) -> None:
+    """Otherwise the whole repetition is refused: accepted records would count as failed, and never come again."""
+    world = World(auto_store=False)
+    member = open_session(world)
+    world.produce(0, 10)
+    member.fetch()
+    not_stored(member, EVEN_ACCEPTED)
+    member.forget(0, range(10))
+    not_stored(member, EVEN_ACCEPTED) if not is_stored else store_all(world)
+    again = member.acknowledge({0: EVEN_ACCEPTED})
+    if not is_stored:
+        assert again not in world.answers
+        store_all(world)
+    assert list(world.answer(again, ShareAcknowledgeResult).errors.values()) == [ErrorCode.NONE]
+    assert outcome(member, EVEN_ACCEPTED) is ErrorCode.INVALID_RECORD_STATE, "it was told"
+    other = open_session(world, "other")
+    assert take_all(other) == dict.fromkeys((1, 3, 5, 7, 9), 2)
+    world.check()
+
+
+def test_what_other_members_have_since_stays_theirs() -> None:
+    world = World(auto_store=False)
+    member, other = open_session(world), open_session(world, "other")
+    world.produce(0, 10)
+    member.fetch()
+    not_stored(member, EVEN_ACCEPTED)
+    assert set(take_all(other)) == {1, 3, 5, 7, 9}
+    store_all(world)
+    assert outcome(member, EVEN_ACCEPTED) is ErrorCode.NONE
+    world.auto_store = True
+    assert other.say(ACCEPT, 0) is ErrorCode.NONE
+    assert world.stored[source(0)] == 10
+    world.check()
+
+
+def test_what_the_member_itself_has_since_is_released_again() -> None:
+    world = World(auto_store=False)
+    member = open_session(world)
+    world.produce(0, 4)
+    member.fetch()
+    said = mixed({0: ACCEPT, 1: RELEASE, 2: RELEASE, 3: RELEASE})
+    not_stored(member, said)
+    member.forget(0, range(4))
+    member.fetch(most=2, exact=True)
+    assert member.acquired == {(0, 1): 2, (0, 2): 2}
+    not_stored(member, said)
+    member.forget(0, range(4))
+    store_all(world)
+    assert outcome(member, said) is ErrorCode.NONE
+    other = open_session(world, "other")
+    assert take_all(other) == {1: 3, 2: 3, 3: 2}
+    world.check()
+
+
+def test_two_requests_that_were_not_stored_may_both_be_said_again() -> None:
+    """Also if both released the same record."""
+    world = World(auto_store=False)
+    member = open_session(world)
+    world.produce(0, 4)
+    member.fetch()
+    first, second = mixed({0: ACCEPT, 1: RELEASE}), mixed({1: RELEASE, 2: ACCEPT})
+    not_stored(member, first)
+    member.forget(0, [0, 1])
+    member.fetch()
+    assert member.acquired[0, 1] == 2
+    not_stored(member, second)
+    store_all(world)
+    assert [outcome(member, each) for each in (first, second)] == [ErrorCode.NONE, ErrorCode.NONE]
+    assert outcome(member, second) is ErrorCode.INVALID_RECORD_STATE
+
+
+def test_a_release_that_gave_records_up_may_be_said_again() -> None:
+    world = World(PoolSettings(share=ShareSettings(delivery_limit=1)), auto_store=False)
+    member = open_session(world)
+    world.produce(0, 10)
+    member.fetch()
+    not_stored(member, EVEN_ACCEPTED)
+    member.forget(0, range(10))
+    store_all(world)
+    assert outcome(member, EVEN_ACCEPTED) is ErrorCode.NONE
+    assert world.stored[source(0)] == 10
+    world.check()
+
+
+def test_a_renewed_lock_that_has_ended_since_may_be_said_again() -> None:
+    world = World(PoolSettings(share=ShareSettings(lock=2.0)), auto_store=False)
+    member = open_session(world)
+    world.produce(0, 2)
+    member.fetch()
+    said = mixed({0: ACCEPT, 1: RENEW})
+    not_stored(member, said, renews=True)
+    member.forget(0, range(2))
+    store_all(world)
+    assert outcome(member, said, renews=True) is ErrorCode.NONE
+    assert outcome(member, batches_of(ACCEPT, [1])) is ErrorCode.INVALID_RECORD_STATE, "it does not have it"
+
+
+def test_only_what_was_said_may_be_said_again() -> None:
+    world = World(auto_store=False)
+    member = open_session(world)
+    world.produce(0, 10)
+    member.fetch()
+    not_stored(member, EVEN_ACCEPTED)
+    for kind, offsets in ((ACCEPT, [1]), (REJECT, [3]), (RELEASE, [2]), (RENEW, [1]), (RENEW, [2])):
+        said = batches_of(kind, offsets)
+        assert outcome(member, said, renews=kind is RENEW) is ErrorCode.INVALID_RECORD_STATE
+    more = mixed({**{offset: RELEASE if offset % 2 else ACCEPT for offset in range(10)}, 10: RELEASE})
+    assert outcome(member, more) is ErrorCode.INVALID_RECORD_STATE, "it never had that"
+
+
+def test_what_was_carried_out_is_forgotten_with_the_session() -> None:
+    world = World(auto_store=False)
+    member = open_session(world)
+    world.produce(0, 10)
+    member.fetch()
+    not_stored(member, EVEN_ACCEPTED)
+    member.lose_session()
+    member.reconnect()
+    member.fetch(wait=0.0)
+    assert sorted(member.held(0)) == [1, 3, 5, 7, 9]
+    assert outcome(member, EVEN_ACCEPTED) is ErrorCode.INVALID_RECORD_STATE
+
+
+def test_releases_in_a_fetch_may_be_said_again() -> None:
+    world = World(auto_store=False)
+    member = open_session(world)
+    world.produce(0, 10)
+    member.fetch()
+    member.ask(acknowledge={0: EVEN_ACCEPTED}, acquires=False)
+    world.advance(3.1)
+    (partition,) = member.take().partitions
+    assert partition.acknowledge_error is ErrorCode.KAFKA_STORAGE_ERROR
+    member.forget(0, range(10))
+    store_all(world)
+    assert outcome(member, EVEN_ACCEPTED) is ErrorCode.NONE
+
+
 def test_acknowledgements_of_a_fetch_are_answered_with_it_when_they_are_stored() -> None:
     world = World(auto_store=False)
     member = open_session(world)

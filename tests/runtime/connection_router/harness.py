@@ -147,9 +147,11 @@ async def choice(
     limits: Limits = UNRATIONED,
     security: ListenerSecurity | None = None,
     tls: ssl.SSLContext | None = None,
+    brokers: int = 1,
 ) -> AsyncIterator[ChoiceWorld]:
-    """A world whose clusters have all been looked at."""
-    clusters = {name: LeafCluster(name) for name in ("eu", "us")}
+    """A world whose clusters have all been looked at. brokers: of each cluster; clients have an address of the first
+    only."""
+    clusters = {name: LeafCluster(name, brokers) for name in ("eu", "us")}
     for cluster in clusters.values():
         await cluster.start()
     made = ChoiceWorld(clusters, choose, limits, security, tls)

@@ -12,6 +12,7 @@ from mesh.pool.apis.table import TABLE
 from mesh.routing.names import RouteName
 from mesh.routing.spi import Undecided
 from mesh.wire.apis import ApiKey
+from mesh.wire.errors import ErrorCode
 from tests.runtime.connection_router.harness import ALL_EU, ALL_US, ONLY_US, ChoiceWorld, choice
 from tests.runtime.entity_router.harness import UnionClient, topic
 from tests.runtime.relay.frames import framed, request, versions_in
@@ -261,3 +262,20 @@ async def test_a_stop_does_not_wait_for_a_pool_that_is_not_ready() -> None:
         await until(lambda: len(made.router.asked) == 1)
         made.runtime.begin_stop(1_000.0)
         assert await member.rest() == b""
+
+
+@anyhow
+async def test_the_coordinator_of_one_cluster_answers_about_offsets() -> None:
+    """The client takes the node to which it has connected for the coordinator. Any other would refuse, and the client
+    would stay at this one."""
+    async with choice(brokers=3) as made:
+        groups = [{"group_id": "us-one", "topics": None}]
+        for broker in made.us.leaf_brokers:
+            code = ErrorCode.NONE if broker.id == 0 else ErrorCode.NOT_COORDINATOR
+            answer = {"groups": [{"group_id": "us-one", "topics": [], "error_code": code}]}
+            broker.answers = lambda api_key, version, request, answer=answer: answer
+        for _ in range(3):
+            client = await made.client(ONLY_US)
+            await first(client, b"us-1")
+            answer = await client.asked(ApiKey.OFFSET_FETCH, 9, {"groups": groups})
+            assert answer["groups"][0]["error_code"] == ErrorCode.NONE

@@ -288,3 +288,27 @@ async def test_a_client_names_the_node_in_its_handshake() -> None:
         await client.asked(ApiKey.LIST_OFFSETS, 6, offsets("us.orders"))
         assert [api_key for api_key, _ in made.us.seen] == [ApiKey.LIST_OFFSETS]
         assert made.leaves.by_number[LeafNumber(1)].nodes.known[0].legs == 1
+
+
+@anyhow
+async def test_a_broker_is_asked_itself_about_its_configuration() -> None:
+    """Each broker knows only its own. One that is down fails alone."""
+    async with union(brokers=3) as made:
+        for cluster in (made.eu, made.us):
+            for broker in cluster.leaf_brokers:
+                broker.answers = lambda api_key, version, request, id=broker.id: {
+                    "results": [
+                        {**each, "error_code": 0 if int(each["resource_name"]) == id else 42, "configs": []}
+                        for each in request["resources"]
+                    ]
+                }
+        names = [str(node) for node in (2, US + 1, 0, US + 2, US)]
+        request: Tree = {"resources": [{"resource_type": 4, "resource_name": name} for name in names]}
+        for node in (None, 0, US):
+            client = await made.client(node)
+            results = (await client.asked(ApiKey.DESCRIBE_CONFIGS, 4, request))["results"]
+            assert [(each["resource_name"], each["error_code"]) for each in results] == [(name, 0) for name in names]
+        made.us.leaf_brokers[2].stop()
+        client = await made.client()
+        results = (await client.asked(ApiKey.DESCRIBE_CONFIGS, 4, request))["results"]
+        assert [each["error_code"] for each in results] == [0, 0, 0, ErrorCode.REQUEST_TIMED_OUT, 0]
