@@ -19,6 +19,7 @@ from xdist.scheduler import LoadGroupScheduling
 from tests.budget import budget_of
 from tests.integration.jars import kafka_jars, missing_programs
 from tests.integration.kafka import SHORT_SESSIONS, KafkaCluster
+from tests.integration.processes import ENVIRONMENT
 from tests.integration.shared_cluster import HandedOutCluster, SharedCluster
 from tests.shards import shards_of
 from tests.suites import GATE, SUITES, marks_named_in, may_have
@@ -26,6 +27,7 @@ from tests.suites import GATE, SUITES, marks_named_in, may_have
 _STARTUP = str(Path(__file__).with_name("startup"))
 if _STARTUP not in os.environ.get("PYTHONPATH", ""):
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (_STARTUP, os.environ.get("PYTHONPATH"))))
+ENVIRONMENT.update(os.environ)
 
 settings.register_profile("fast", derandomize=True, max_examples=50, deadline=None)
 # For thousands of state machines: make machines. It prints their seeds, and shrinks nothing.

@@ -27,6 +27,8 @@ START = 120.0
 """Seconds in which a process must have started. No test measures this; several test processes that start brokers at
 once have taken more than 60."""
 
+ENVIRONMENT = dict(os.environ)
+"""The environment of the whole run. That of the first test to start a mesh may be that test's own."""
 STARTED: Counter[str] = Counter()
 """Processes that this process has started, by kind: brokers, meshes, other programs in Java (tools)."""
 _PR_SET_PDEATHSIG = 1
@@ -47,12 +49,12 @@ def _die_with_parent() -> None:
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def _without_hypothesis(program: str | Path) -> dict[str, str]:
+def _without_hypothesis(program: str | Path, environment: Mapping[str, str]) -> dict[str, str]:
     """The environment in which a mesh starts as it does where it is installed without the tests' packages: kio loads
     hypothesis if it finds it, which is a fifth of the start."""
     if Path(program).name != "kafka-mesh":
         return {}
-    path = os.environ.get("PYTHONPATH")
+    path = environment.get("PYTHONPATH")
     return {"PYTHONPATH": os.pathsep.join([str(_HIDDEN), *([path] if path else [])])}
 
 
@@ -71,7 +73,7 @@ class ChildProcess:
         self.log = log
         words = [str(argument) for argument in arguments]
         count_start(words)
-        whole = {**os.environ, **_without_hypothesis(words[0]), **(environment or {})}
+        whole = {**os.environ, **_without_hypothesis(words[0], os.environ), **(environment or {})}
         with log.open("ab") as errors, (stdout or log).open("ab") as output:
             self._process = _started(words, whole, output, errors)
         self.pid = self._process.pid
@@ -149,7 +151,7 @@ def _started(
 
 @cache
 def _starter() -> Starter:
-    return Starter({**os.environ, **_without_hypothesis("kafka-mesh")})
+    return Starter({**ENVIRONMENT, **_without_hypothesis("kafka-mesh", ENVIRONMENT)})
 
 
 def free_port() -> int:
