@@ -40,7 +40,6 @@ CLIENTS = (Client.FRANZ, Client.JAVA, Client.SARAMA)
 """One client for each way to use connections; the tests in which brokers die have those of librdkafka."""
 
 
-@pytest.mark.smoke
 @pytest.mark.parametrize("client", clients(quick=True, often=CLIENTS))
 def test_produced_and_consumed(cluster: SeveralBrokers, mesh: RelayMesh, client: Client, tmp_path: Path) -> None:
     topic, address = created(cluster, f"one-{client.value}"), mesh.bootstrap_servers

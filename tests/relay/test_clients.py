@@ -46,7 +46,6 @@ def topic(cluster: SeveralBrokers, request: pytest.FixtureRequest) -> str:
     return created(cluster, request.node.name)
 
 
-@pytest.mark.smoke
 @pytest.mark.parametrize("client", clients(PRODUCERS, quick=True, often=OFTEN))
 def test_produced(cluster: SeveralBrokers, front: Front, topic: str, client: Client, tmp_path: Path) -> None:
     feed = Feed(bootstrap_servers=str(front.bootstrap), client_id="producer", topic=topic, count=COUNT)
@@ -68,7 +67,6 @@ def test_produced(cluster: SeveralBrokers, front: Front, topic: str, client: Cli
     assert len({each.partition for each in stored}) == len(NODES), "else too few keys for the question"
 
 
-@pytest.mark.smoke
 @pytest.mark.parametrize("client", clients(quick=True, often=OFTEN))
 def test_consumed(cluster: SeveralBrokers, front: Front, topic: str, client: Client, tmp_path: Path) -> None:
     direct = Feed(bootstrap_servers=cluster.every_address, client_id="direct", topic=topic, count=COUNT)
