@@ -77,6 +77,7 @@ SHARDS: Final[Mapping[str, Sequence[str]]] = {
         "integration/test_filtered_producers_cut.py",
         "integration/test_interceptors.py",
         "integration/test_interceptors_in_pools.py",
+        "integration/test_interceptors_of_impatient_clients.py",
         "integration/test_interceptors_on_the_wire.py",
         "integration/test_interceptors_that_fail.py",
         "relay/test_intercepted_clients.py",
