@@ -48,6 +48,7 @@ SHARDS: Final[Mapping[str, Sequence[str]]] = {
         "integration/test_ends_of_backlogs.py",
         "integration/test_engines.py",
         "integration/test_exactness.py",
+        "integration/test_groups_at_each_node.py",
         "integration/test_growth.py",
         "integration/test_handover.py",
         "integration/test_killed_often.py",
