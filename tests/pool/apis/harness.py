@@ -83,8 +83,8 @@ class Mesh(World):
             super()._answered(ticket, result)
             return
         client, work = self.in_work.pop(ticket)
-        client.refusals += work.refusals
         response = work.respond(result)
+        client.refusals += [*work.refusals, *work.later_refusals]
         if response is None:
             client.wire.no_response(ticket)
         else:
