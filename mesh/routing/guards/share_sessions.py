@@ -2,8 +2,8 @@
 continues with.
 
 A broker delivers records of all partitions that were named since the session began. So the permissions for allowed
-topics are checked again for each request. Refused topics are added to each request again, so that each answer refuses
-them, as a broker does.
+topics are checked again for each request. Refused topics are added to each request again. Each answer refuses them, as
+a broker does, until they are allowed. Then the completed request adds them to the broker's session.
 """
 
 from __future__ import annotations
@@ -32,15 +32,18 @@ Above it the oldest sessions are forgotten, too."""
 @dataclass(slots=True)
 class _Session:
     """A share session under rules. allowed: ids of the topics that the broker has in its session. refused: the numbers
-    of the requested partitions of refused topics, by topic id."""
+    of the requested partitions of refused topics, by topic id. epoch: of the last request. granted: what was refused
+    before that request, and is allowed in it."""
 
     allowed: set[UUID] = field(default_factory=set)
     refused: dict[UUID, array[int]] = field(default_factory=dict)
+    epoch: int = _FIRST
+    granted: dict[UUID, array[int]] = field(default_factory=dict)
 
     @property
     def size(self) -> int:
         """The number of partitions that it keeps."""
-        return sum(map(len, self.refused.values()))
+        return sum(map(len, self.refused.values())) + sum(map(len, self.granted.values()))
 
 
 class ShareSessionTopics:
@@ -50,8 +53,8 @@ class ShareSessionTopics:
         self._sessions: dict[tuple[str, str], _Session] = {}
 
     def fetched(self, request: Tree, access: Access, topics: TopicIdNames) -> Tree | None:
-        """Adds the refused topics of its session to a ShareFetch. None: the client must open a new session. The client
-        may READ the group."""
+        """Adds the refused topics of its session to a ShareFetch, and those that are allowed since. None: the client
+        must open a new session. The client may READ the group."""
         key, epoch = (request["group_id"] or "", request["member_id"] or ""), request["share_session_epoch"]
         if epoch == _LAST:
             self._sessions.pop(key, None)
@@ -62,10 +65,12 @@ class ShareSessionTopics:
         if session is None or not all(_may_read(each, access, topics) for each in session.allowed):
             self._sessions.pop(key, None)
             return None
+        if epoch != session.epoch:
+            session.epoch, session.granted = epoch, {}
         _forget(session, request["forgotten_topics_data"] or ())
         asked = _numbers(request["topics"])
-        again = _elements(session.refused, asked)
         _note(session, asked, access, topics)
+        again = _elements({**session.refused, **session.granted}, asked)
         self._bound(key)
         return {**request, "topics": [*request["topics"], *again]} if again else request
 
@@ -96,8 +101,9 @@ def _numbers(elements: Iterable[Tree]) -> dict[UUID, set[int]]:
 def _forget(session: _Session, forgotten: Iterable[Tree]) -> None:
     for each in forgotten:
         topic_id = each["topic_id"]
-        if topic_id in session.refused:
-            _keep(session.refused, topic_id, set(session.refused[topic_id]).difference(each["partitions"]))
+        for kept in (session.refused, session.granted):
+            if topic_id in kept:
+                _keep(kept, topic_id, set(kept[topic_id]).difference(each["partitions"]))
 
 
 def _note(session: _Session, asked: Mapping[UUID, Collection[int]], access: Access, topics: TopicIdNames) -> None:
@@ -110,7 +116,7 @@ def _note(session: _Session, asked: Mapping[UUID, Collection[int]], access: Acce
             _keep(session.refused, topic_id, {*session.refused.get(topic_id, ()), *numbers})
     for topic_id in [each for each in session.refused if _may_read(each, access, topics)]:
         session.allowed.add(topic_id)
-        del session.refused[topic_id]
+        session.granted[topic_id] = session.refused.pop(topic_id)
 
 
 def _keep(kept: dict[UUID, array[int]], topic_id: UUID, numbers: Collection[int]) -> None:
