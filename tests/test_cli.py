@@ -128,6 +128,30 @@ def test_files_of_a_listener_that_are_missing_are_named_once_each(tmp_path: Path
     ]
 
 
+@pytest.mark.parametrize("command", ["check", "run"])
+def test_rules_with_an_empty_name(tmp_path: Path, command: str) -> None:
+    """Such a rule would be about all topics, since each name begins with an empty prefix."""
+    rules = tmp_path / "rules.yaml"
+    rules.write_text('rules: [{principals: ["User:alice"], groups: [g, "${TEAM}"], pattern_type: prefixed}]')
+    own = '{principals: ["User:alice"], topics: ["${TEAM}"], transactional_ids: [""], operations: [all]}'
+    file = tmp_path / "mesh.yaml"
+
+    def told(authorization: str) -> list[str]:
+        security = f"\n    authorization: {authorization}\n    target:"
+        file.write_text((CONFIG / "orders.yaml").read_text().replace("\n    target:", security))
+        done = kafka_mesh(command, file, TEAM="")
+        assert (done.returncode, "Traceback" in done.stderr) == (2, False), done.stderr
+        return [line for line in done.stderr.splitlines() if line.startswith("  ")]
+
+    allowed = "a name that is not empty; `*` stands for all"
+    at = "  virtual_clusters[0].authorization"
+    assert told(f"{{rules: [{own}]}}") == [
+        f"{at}.rules[0].topics[0]: '${{TEAM}}': {allowed}",
+        f"{at}.rules[0].transactional_ids[0]: '': {allowed}",
+    ]
+    assert told(f"{{rules_file: {rules}}}") == [f"{at}.rules_file.rules[0].groups[1]: '${{TEAM}}': {allowed}"]
+
+
 def test_an_address_that_is_taken(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"

@@ -27,6 +27,11 @@ class Work:
     def refusals(self) -> tuple[Refusal, ...]:
         return self.authorized.refusals if self.authorized is not None else ()
 
+    @property
+    def later_refusals(self) -> Sequence[Refusal]:
+        """The operations that were refused while the response was made; empty before."""
+        return self.authorized.later if isinstance(self.authorized, Partial) else ()
+
     def respond(self, result: object) -> ResponseMessage | None:
         """Returns the response to the client for the result in an `Answer`; None if the client gets none."""
         if isinstance(self.authorized, Denied):

@@ -14,6 +14,7 @@ from mesh.listener.listener import Listener
 from mesh.records.spans import ClusterName
 from mesh.routing.graph import Decides, Graph
 from mesh.routing.union import Union
+from mesh.runtime.connection_router.runtime import COORDINATOR
 from mesh.runtime.entity_router.router_samples import samples_of
 from mesh.runtime.topologies.topology_samples import samples_of as samples_of_topologies
 from mesh.telemetry.metric_definitions import MetricSample
@@ -27,7 +28,7 @@ def addresses_of_router(
     graph = graph_behind(routers, router.name)
     host = configured.listen.host
     nodes = [ListenAddress(("nodes",), Address(host, port), node) for node, port in ports_of(configured, graph).items()]
-    coordinator = [ListenAddress(("coordinator",), configured.coordinator, None)] if graph.pools else []
+    coordinator = [ListenAddress(("coordinator",), configured.coordinator, COORDINATOR)] if graph.pools else []
     return (ListenAddress(("listen",), configured.listen, None), *coordinator, *nodes)
 
 

@@ -58,9 +58,12 @@ def check(
     import yaml
 
     from mesh.config.interceptors_shown import interceptors_of
+    from mesh.config.security_files import mistakes_in_files
     from mesh.config.warnings import warnings_of
 
     config = configuration_of(file)
+    if mistakes := list(mistakes_in_files(config)):
+        exit_with_mistakes(file, mistakes)
     for warning in warnings_of(config):
         typer.echo(f"kafka-mesh: {file}: warning: {warning}", err=True)
     for line in interceptors_of(config):

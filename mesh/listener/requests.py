@@ -121,7 +121,12 @@ class Requests:
             return
         connection.current_request = pending.work = None  # break the cycle: the handler's report names the request
         try:
-            response, throttle = self._throttle(pending, work.respond(result), result)
+            answered = work.respond(result)
+            for refusal in work.later_refusals:
+                self._listener.audit.refused(
+                    connection.client, request.api_key, request.client_id, refusal, self._listener.now()
+                )
+            response, throttle = self._throttle(pending, answered, result)
             if throttle > 0:
                 connection.client.throttle(throttle)  # before the next request begins
             connection.answer(request, response)

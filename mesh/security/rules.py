@@ -25,6 +25,8 @@ CLUSTER_NAME: Final = "kafka-cluster"
 """The name of the one resource of the type cluster."""
 MOST_REMEMBERED: Final = 1_000
 """The most cached decisions for one principal on one connection; clients choose the names."""
+LONGEST_REMEMBERED: Final = 249
+"""The longest name whose decisions are cached, in bytes: that of a topic. Longer names of groups are possible."""
 
 
 def canonical_host(host: str) -> str:
@@ -167,7 +169,7 @@ class Rules:
 @dataclass(slots=True, eq=False)
 class Access:
     """The permissions of one principal from one host. Decisions are cached, since each Fetch asks for the same few
-    topics.
+    topics. Those about long names are not: a client may send names of 32 KiB, and a cache would keep them all.
 
     rules: all rules; None for a listener without rules, where everything is allowed. mine: the rules about this client.
     """
@@ -187,9 +189,11 @@ class Access:
         asked = (operation, resource_type, name)
         known = self._decisions.get(asked)
         if known is None:
-            if len(self._decisions) >= MOST_REMEMBERED:
-                self._decisions.clear()
-            known = self._decisions[asked] = self._decide(operation, resource_type, name)
+            known = self._decide(operation, resource_type, name)
+            if _is_short(name):
+                if len(self._decisions) >= MOST_REMEMBERED:
+                    self._decisions.clear()
+                self._decisions[asked] = known
         return known
 
     def _decide(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
@@ -230,6 +234,10 @@ class Access:
         """Returns the allowed operations as a bit field (KIP-430)."""
         allowed = (each for each in _OF_TYPE[resource_type] if self.allows(each, resource_type, name))
         return sum(_BITS[each] for each in allowed)
+
+
+def _is_short(name: str) -> bool:
+    return len(name) <= LONGEST_REMEMBERED and len(name.encode(errors="replace")) <= LONGEST_REMEMBERED
 
 
 def _covers(denying: Rule, name: str, pattern_type: PatternType) -> bool:

@@ -4,6 +4,9 @@ and answers until they are changed. No IO, no clock.
 Both streams of a connection are cut into frames. Most requests and their answers pass in pieces, as they arrive. A
 request that has to be examined is kept until it is complete, and later requests wait. The same applies to the answers
 of such requests.
+
+Requests behind a request of an authentication wait for its answer. So each request is examined when it is known whether
+the client is authenticated, even if the client sends all requests at once.
 """
 
 from __future__ import annotations
@@ -11,14 +14,21 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from struct import Struct
 from typing import Final, NamedTuple, Protocol
 
 from mesh.wire.apis import ApiKey
 from mesh.wire.errors import ProtocolError
 from mesh.wire.messages import Buffer
+from mesh.wire.passed_authentication import OF_AUTHENTICATION
 from mesh.wire.passing import AnswerCutter, AnswerHead, Piece, RequestCutter, RequestHead
 from mesh.wire.produce_head import acks_of
 from mesh.wire.relaying import LARGEST_ANSWER, LARGEST_COLLECTED, LARGEST_PRODUCE_HEAD
+
+_PROBE: Final = Struct(">ihhihi?")
+"""A Metadata v4 for no topics: length, key, version, correlation id, client id (null), number of topics, and whether
+topics may be created."""
+_PROBE_VERSION: Final = 4
 
 
 class AnswerChange(Protocol):
@@ -52,22 +62,28 @@ class Decision(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class _Expected:
-    """A request that waits for its answer. answer: the answer if the broker gives none."""
+    """A request that waits for its answer. answer: the answer if the broker gives none. is_probe: True for a request of
+    the mesh, whose answer the client does not get."""
 
     correlation_id: int
     change: AnswerChange | None = None
     answer: Sequence[Buffer] | None = None
+    is_probe: bool = False
 
 
 class InterceptedFrames:
     """The requests of a client and their answers.
 
-    is_taken: whether a request is to be examined; called for each request. `passed` and `sent` have the data to pass on
-    to the broker and to send to the client; the owner empties them. pending_request: a request that waits for `decide`.
-    pending_answer: an answer that waits for `answer_changed`, with its change.
+    is_taken: whether a request is to be examined; called when the request would continue. None if that depends on
+    whether the broker has admitted the client, which is not known yet. Then a request of the mesh goes to the broker
+    first: a broker answers it only if the client is admitted. `is_taken` is called again after that answer.
+
+    `passed` and `sent` have the data to pass on to the broker and to send to the client; the owner empties them.
+    pending_request: a request that waits for `decide`. pending_answer: an answer that waits for `answer_changed`, with
+    its change.
     """
 
-    def __init__(self, is_taken: Callable[[RequestHead], bool], limit: Callable[[], int]) -> None:
+    def __init__(self, is_taken: Callable[[RequestHead], bool | None], limit: Callable[[], int]) -> None:
         """limit: the size of the largest request, in bytes."""
         self.passed: list[Buffer] = []
         self.sent: list[Buffer] = []
@@ -90,6 +106,8 @@ class InterceptedFrames:
         self._collected: bytearray | None = None
         self._alone: _Expected | None = None
         """The request that holds up later ones."""
+        self._authenticating: _Expected | None = None
+        """The request of an authentication that is passing. It holds up later ones when it has passed."""
         self._answered_request: _Expected | None = None
         """The request whose answer comes next, or was the last one."""
 
@@ -102,7 +120,9 @@ class InterceptedFrames:
 
     @property
     def has_waiting_requests(self) -> bool:
-        return self.pending_request is not None or bool(self._waiting)
+        """True if later requests would have to wait, so that none need be read: also while a client authenticates."""
+        is_authenticating = self._alone is not None and self._alone.change is None
+        return self.pending_request is not None or is_authenticating or bool(self._waiting)
 
     @property
     def has_unfinished_frame(self) -> bool:
@@ -138,22 +158,40 @@ class InterceptedFrames:
     def _go_on(self) -> None:
         while self._waiting and self.pending_request is None and self._alone is None:
             piece = self._waiting.popleft()
-            if piece.head is not None:
-                self._begin(piece.head)
+            if piece.head is not None and not self._begin(piece.head):
+                self._waiting.appendleft(piece)
+                return
             if self._head is None:
                 self.passed.append(piece.buffer)
+                if piece.is_last:
+                    self._alone, self._authenticating = self._authenticating, None
             elif self._is_kept:
                 self._keep(piece)
             else:
                 self._hold_produce(piece)
 
-    def _begin(self, head: RequestHead) -> None:
-        if self._is_taken(head):
+    def _begin(self, head: RequestHead) -> bool:
+        """Begins a request. Returns False if the request waits for the answer to a probe."""
+        is_taken = self._is_taken(head)
+        if is_taken is None:
+            self._probe(head.correlation_id)
+            return False
+        if is_taken:
             self._head, self._is_kept = head, True
         elif head.api_key == ApiKey.PRODUCE:
             self._head, self._is_kept = head, False
         else:
             self._expected.append(_Expected(head.correlation_id))
+            if head.api_key in OF_AUTHENTICATION:
+                self._authenticating = self._expected[-1]
+        return True
+
+    def _probe(self, correlation_id: int) -> None:
+        """Sends a request that a broker answers only if it has admitted the client."""
+        length = _PROBE.size - 4
+        self.passed.append(_PROBE.pack(length, ApiKey.METADATA, _PROBE_VERSION, correlation_id, -1, 0, False))
+        self._alone = _Expected(correlation_id, is_probe=True)
+        self._expected.append(self._alone)
 
     def _keep(self, piece: Piece[RequestHead]) -> None:
         self._held += piece.buffer
@@ -212,10 +250,10 @@ class InterceptedFrames:
             piece = self._coming.popleft()
             if piece.head is not None:
                 self._begin_answer(piece.head)
-            if self._collected is None:
-                self.sent.append(piece.buffer)
-            else:
+            if self._collected is not None:
                 self._collected += piece.buffer
+            elif not self._expected[0].is_probe:
+                self.sent.append(piece.buffer)
             if piece.is_last:
                 self._end_answer()
 
@@ -233,8 +271,11 @@ class InterceptedFrames:
             assert expected.change is not None
             self.pending_answer, self._answered_request = (expected.change, memoryview(self._collected)), expected
             self._collected = None
-        else:
-            self._send_ready_answers()
+            return
+        self._send_ready_answers()
+        if expected is self._alone:
+            self._alone = None
+            self._go_on()
 
     def _send_ready_answers(self) -> None:
         """Sends answers of the mesh that no longer wait for an earlier answer."""

@@ -338,13 +338,17 @@ def test_describing_consumer_groups(version: int) -> None:
     )
     assert joined.error_code == 0
 
+    told: list[tuple[Operation, str]] = []
+
     def described(**names: tuple[str, ...]) -> list[tuple[int, int]]:
         asked = Client(mesh, access=access(**names))
         answer = asked.ask(ApiKey.CONSUMER_GROUP_DESCRIBE, version, group_ids=(SECRET, GROUP))
+        told.extend(refused(asked))
         return [(int(each.error_code), len(each.members)) for each in answer.groups]
 
     assert described(**MEMBER) == [(GROUP_REFUSED, 0), (0, 1)]
     assert described(group=(GROUP,)) == [(GROUP_REFUSED, 0), (TOPIC_REFUSED, 0)], "it names a topic one may not see"
+    assert told == [(Operation.DESCRIBE, SECRET), (Operation.DESCRIBE, SECRET), (Operation.DESCRIBE, ORDERS)]
 
 
 def share_heartbeat(asked: Client, group: str, *topics: str) -> int:
@@ -383,13 +387,17 @@ def test_describing_share_groups() -> None:
     mesh = Mesh()
     share_member(mesh)
 
+    told: list[tuple[Operation, str]] = []
+
     def described(**names: tuple[str, ...]) -> list[tuple[int, int]]:
         asked = Client(mesh, access=access(**names))
         answer = asked.ask(ApiKey.SHARE_GROUP_DESCRIBE, 1, group_ids=(SECRET, GROUP))
+        told.extend(refused(asked))
         return [(int(each.error_code), len(each.members)) for each in answer.groups]
 
     assert described(**MEMBER) == [(GROUP_REFUSED, 0), (0, 1)]
     assert described(group=(GROUP,)) == [(GROUP_REFUSED, 0), (TOPIC_REFUSED, 0)], "it names a topic one may not see"
+    assert told == [(Operation.DESCRIBE, SECRET), (Operation.DESCRIBE, SECRET), (Operation.DESCRIBE, ORDERS)]
 
 
 @pytest.mark.parametrize("version", versions(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS))

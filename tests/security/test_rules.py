@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import itertools
+import tracemalloc
 from dataclasses import replace
 
 import pytest
@@ -9,6 +10,8 @@ from hypothesis import strategies as st
 
 from mesh.security.principals import ANONYMOUS, EVERYBODY, Principal, user
 from mesh.security.rules import (
+    LONGEST_REMEMBERED,
+    MOST_REMEMBERED,
     UNLIMITED,
     Operation,
     PatternType,
@@ -254,3 +257,26 @@ def test_operations_as_a_bit_field() -> None:
         ResourceType.TRANSACTIONAL_ID: 0b1_0001_0000,
     }
     assert {each: UNLIMITED.operations(each, "x") for each in ResourceType} == everything, "a broker says the same"
+
+
+@pytest.mark.parametrize("character", ["x", "é", "🜁"])
+def test_decisions_about_long_names_take_no_memory(character: str) -> None:
+    access = Rules((rule("x", prefixed=True), rule("*", permission=Permission.DENY))).access(ALICE, HOST)
+    fits = LONGEST_REMEMBERED // len(character.encode())
+    tracemalloc.start()
+    try:
+        for number in range(MOST_REMEMBERED):
+            for name in (character * 8_000 + str(number), f"{number:04}" + character * (fits - 3)):
+                assert not access.allows(Operation.READ, GROUP, name)
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept < 1 << 20
+
+
+def test_decisions_about_topics_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    access = Rules((rule("x", prefixed=True),)).access(ALICE, HOST)
+    names = ["x", "x" * 249, "y" * 249]
+    before = [access.allows(Operation.READ, TOPIC, name) for name in names]
+    monkeypatch.setattr(type(access), "_decide", None)
+    assert [access.allows(Operation.READ, TOPIC, name) for name in names] == before == [True, True, False]

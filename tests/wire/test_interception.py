@@ -201,3 +201,85 @@ def test_what_is_seen_of_others_does_not_end_it() -> None:
     frames.receive_answers([answer(2)])
     frames.answer_changed([answer(2)])
     assert taken_out(frames.passed) == request(3)
+
+
+HANDSHAKE = request(1, ApiKey.SASL_HANDSHAKE, 1, b"\0\5PLAIN")
+TOKEN = request(2, ApiKey.SASL_AUTHENTICATE, 1, b"\0\0\0\5token")
+
+
+class Client:
+    """A client that is authenticated, or about which only the broker knows. asked: the requests about which the frames
+    have asked, and what was known of the client then."""
+
+    def __init__(self, taken: int, known: bool | None) -> None:
+        self.taken = taken
+        self.known = known
+        self.asked: list[tuple[int, bool | None]] = []
+
+    def is_taken(self, head: RequestHead) -> bool | None:
+        self.asked.append((head.correlation_id, self.known))
+        return self.known if head.correlation_id == self.taken else False
+
+
+@given(st.lists(st.integers(0, 400), max_size=30), st.lists(st.integers(0, 400), max_size=30))
+def test_a_client_that_does_not_wait_for_its_authentication(cuts: list[int], more: list[int]) -> None:
+    client = Client(taken=3, known=False)
+    frames = InterceptedFrames(client.is_taken, lambda: LIMIT)
+    for chunk in chunks(HANDSHAKE + TOKEN + request(3, body=b"x" * 30) + request(4), cuts):
+        frames.receive_requests(chunk)
+    assert taken_out(frames.passed) == HANDSHAKE
+    assert frames.has_waiting_requests
+    for chunk in chunks(answer(1, b"handshake"), more):
+        frames.receive_answers([chunk])
+    assert taken_out(frames.passed) == TOKEN
+    assert (client.asked, frames.has_waiting_requests) == ([(1, False), (2, False)], True)
+    client.known = True
+    frames.receive_answers([answer(2, b"token")])
+    assert frames.pending_request is not None and frames.pending_request[0].correlation_id == 3
+    assert taken_out(frames.sent) == answer(1, b"handshake") + answer(2, b"token")
+    frames.decide(Decision([b"examined"]))
+    frames.go_on()
+    assert taken_out(frames.passed) == b"examined" + request(4)
+    assert not frames.has_waiting_requests
+
+
+def test_nothing_is_read_while_a_client_authenticates() -> None:
+    frames = frames_of()
+    frames.receive_requests(memoryview(HANDSHAKE))
+    assert frames.has_waiting_requests
+    frames.receive_answers([answer(1)])
+    assert not frames.has_waiting_requests
+
+
+def test_the_answers_to_an_authentication_come_in_their_order() -> None:
+    frames = frames_of(taken=frozenset({3}))
+    frames.receive_requests(memoryview(request(3) + HANDSHAKE + TOKEN))
+    frames.decide(Decision([b"fetch"], change=Named()))
+    frames.go_on()
+    frames.receive_answers([answer(3), answer(1)])
+    assert taken_out(frames.passed) == b"fetch" + HANDSHAKE
+    frames.answer_changed([answer(3, b"changed")])
+    assert taken_out(frames.sent) == answer(3, b"changed") + answer(1)
+    assert taken_out(frames.passed) == TOKEN
+
+
+@given(st.lists(st.integers(0, 400), max_size=30), st.lists(st.integers(0, 400), max_size=30))
+def test_the_broker_is_asked_if_only_it_knows_the_client(cuts: list[int], more: list[int]) -> None:
+    client = Client(taken=7, known=None)
+    frames = InterceptedFrames(client.is_taken, lambda: LIMIT)
+    for chunk in chunks(request(6) + request(7, body=b"x" * 30) + request(8), cuts):
+        frames.receive_requests(chunk)
+    probe = request(7, ApiKey.METADATA, 4, b"\xff\xff" + b"\0\0\0\0" + b"\0")
+    assert taken_out(frames.passed) == request(6) + probe
+    assert frames.has_waiting_requests
+    client.known = True
+    for chunk in chunks(answer(6) + answer(7, b"brokers"), more):
+        frames.receive_answers([chunk])
+    assert taken_out(frames.sent) == answer(6), "the client has not asked for the brokers"
+    assert frames.pending_request is not None
+    frames.decide(Decision([b"examined"]))
+    frames.go_on()
+    assert taken_out(frames.passed) == b"examined" + request(8)
+    frames.receive_answers([answer(7) + answer(8)])
+    assert taken_out(frames.sent) == answer(7) + answer(8)
+    assert client.asked == [(6, None), (7, None), (7, True), (8, True)]

@@ -14,6 +14,7 @@ from mesh.apis.guards.result import (
     Guard,
     Partial,
     groups_refused,
+    hidden_topics,
     may_group,
     may_topic,
     topics_refused,
@@ -127,11 +128,13 @@ def consumer_group_describe(context: RequestContext, request: m.ConsumerGroupDes
         if not may_group(context, Operation.DESCRIBE, name)
     }
 
+    later: list[Refusal] = []
+
     def visible(group: m.DescribedConsumerGroup) -> m.DescribedConsumerGroup:
         # As in Kafka, a client that may not see one topic of a group learns nothing about the group.
         topics = {each.topic_name for member in group.members for each in member.assignment.topic_partitions}
         topics |= {name for member in group.members for name in member.subscribed_topic_names}
-        if all(may_topic(context, Operation.DESCRIBE, name) for name in topics):
+        if not hidden_topics(context, topics, later):
             return group
         return m.DescribedConsumerGroup(
             group_id=group.group_id,
@@ -144,4 +147,4 @@ def consumer_group_describe(context: RequestContext, request: m.ConsumerGroupDes
         return replace(response, groups=tuple(answered[name] for name in request.group_ids))
 
     allowed = replace(request, group_ids=tuple(name for name in request.group_ids if name not in refused))
-    return Partial(allowed, complete, groups_refused(Operation.DESCRIBE, refused))
+    return Partial(allowed, complete, groups_refused(Operation.DESCRIBE, refused), later)

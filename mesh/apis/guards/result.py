@@ -25,11 +25,13 @@ class Denied:
 
 @dataclass(frozen=True, slots=True)
 class Partial:
-    """The allowed part of a request. complete: makes the answer to the client from that of the handler."""
+    """The allowed part of a request. complete: makes the answer to the client from that of the handler. later: what
+    `complete` refuses; empty until it is called."""
 
     request: m.RequestMessage
     complete: Callable[[Any], m.ResponseMessage]
     refusals: tuple[Refusal, ...] = ()
+    later: Sequence[Refusal] = ()
 
 
 AuthorizationResult: TypeAlias = Denied | Partial | None
@@ -42,6 +44,13 @@ def may_topic(context: RequestContext, operation: Operation, name: str) -> bool:
 
 def may_group(context: RequestContext, operation: Operation, name: str) -> bool:
     return context.access.allows(operation, ResourceType.GROUP, name)
+
+
+def hidden_topics(context: RequestContext, names: Iterable[str], refusals: list[Refusal]) -> bool:
+    """Returns whether the client may not see one of these topics, and adds the refusals."""
+    hidden = sorted(name for name in names if not may_topic(context, Operation.DESCRIBE, name))
+    refusals += topics_refused(Operation.DESCRIBE, hidden)
+    return bool(hidden)
 
 
 def topics_refused(operation: Operation, names: Sequence[str]) -> tuple[Refusal, ...]:

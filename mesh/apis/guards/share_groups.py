@@ -15,11 +15,12 @@ from mesh.apis.guards.result import (
     Denied,
     Partial,
     groups_refused,
+    hidden_topics,
     may_group,
     may_topic,
     topics_refused,
 )
-from mesh.security.rules import Operation
+from mesh.security.rules import Operation, Refusal
 from mesh.wire import messages as m
 
 
@@ -56,11 +57,13 @@ def share_group_describe(context: RequestContext, request: m.ShareGroupDescribeR
         if not may_group(context, Operation.DESCRIBE, name)
     }
 
+    later: list[Refusal] = []
+
     def visible(group: m.DescribedShareGroup) -> m.DescribedShareGroup:
         # As in Kafka, a client that may not see one topic of a group learns nothing about the group.
         topics = {each.topic_name for member in group.members for each in member.assignment.topic_partitions}
         topics |= {name for member in group.members for name in member.subscribed_topic_names}
-        if all(may_topic(context, Operation.DESCRIBE, name) for name in topics):
+        if not hidden_topics(context, topics, later):
             return group
         return m.DescribedShareGroup(
             group_id=group.group_id,
@@ -73,7 +76,7 @@ def share_group_describe(context: RequestContext, request: m.ShareGroupDescribeR
         return replace(response, groups=tuple(answered[name] for name in request.group_ids))
 
     allowed = replace(request, group_ids=tuple(name for name in request.group_ids if name not in refused))
-    return Partial(allowed, complete, groups_refused(Operation.DESCRIBE, refused))
+    return Partial(allowed, complete, groups_refused(Operation.DESCRIBE, refused), later)
 
 
 def describe_share_group_offsets(
@@ -81,11 +84,13 @@ def describe_share_group_offsets(
 ) -> AuthorizationResult:
     refused = [each for each in request.groups if not may_group(context, Operation.DESCRIBE, each.group_id)]
 
+    later: list[Refusal] = []
+
     def visible(group: m.ShareOffsetsGroupResponse) -> m.ShareOffsetsGroupResponse:
         topics = tuple(
-            topic
-            if may_topic(context, Operation.DESCRIBE, topic.topic_name)
-            else replace(topic, partitions=tuple(map(_unseen, topic.partitions)))
+            replace(topic, partitions=tuple(map(_unseen, topic.partitions)))
+            if hidden_topics(context, [topic.topic_name], later)
+            else topic
             for topic in group.topics
         )
         return replace(group, topics=topics)
@@ -98,7 +103,7 @@ def describe_share_group_offsets(
         return replace(response, groups=tuple(answered))
 
     allowed = replace(request, groups=tuple(each for each in request.groups if each not in refused))
-    return Partial(allowed, complete, groups_refused(Operation.DESCRIBE, [each.group_id for each in refused]))
+    return Partial(allowed, complete, groups_refused(Operation.DESCRIBE, [each.group_id for each in refused]), later)
 
 
 def _unseen(partition: m.ShareOffsetsPartitionResponse) -> m.ShareOffsetsPartitionResponse:

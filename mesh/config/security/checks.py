@@ -53,6 +53,10 @@ def check_rules(rules: tuple[AccessRule, ...], path: KeyPath) -> Iterator[Findin
         at: KeyPath = (*path, index)
         if not (rule.topics or rule.groups or rule.transactional_ids or rule.cluster):
             yield Finding(at, "(a mapping)", "a rule about some topics, groups, transactional_ids, or the cluster")
+        for key in ("topics", "groups", "transactional_ids"):
+            for place, name in enumerate(getattr(rule, key)):
+                if not name:
+                    yield Finding((*at, key, place), name, "a name that is not empty; `*` stands for all")
         if rule.transactional_ids and OF_TRANSACTIONS.isdisjoint(rule.operations):
             given = tuple(each.value for each in rule.operations)
             allowed = "at least one that transactional ids have: write, describe, all"

@@ -107,5 +107,11 @@ class PoolContext(RequestContext):
     def client(self) -> ClientIdentity:
         return ClientIdentity(self.client_id, self.client_host, self.session.principal or ANONYMOUS)
 
+    @property
+    def is_at_coordinator(self) -> bool:
+        """True if the client has connected to the coordinator's node. Only that node lists and describes groups. A
+        program that asks each node gets each group once, as from the brokers of a cluster."""
+        return self.core.connections[self.connection].node == self.endpoint.nodes.coordinator
+
     def topic_name(self, topic_id: UUID) -> str | None:
         return self.core.topics.name_of(topic_id)

@@ -1,6 +1,7 @@
 """DescribeGroups: v0-v6
 
 Behaviour:
+* Only the coordinator's node describes groups. Other nodes answer NOT_COORDINATOR.
 * Lists the members of a pool, with those that fetch without having joined. Each partition is shown with one member, so
   that a tool that adds up lag counts it once: with the member that holds up the committed offset, else with one of
   those that fetch it, in turn. In fact every member may have records of every partition.
@@ -23,7 +24,7 @@ from collections.abc import Iterable, Sequence
 
 from mesh.apis.api import Api
 from mesh.pool.apis.context import PoolContext
-from mesh.pool.apis.tools import ask_for_groups, committed, notice, refusal
+from mesh.pool.apis.tools import ask_for_groups, committed, notice, refusal, refusal_to_describe
 from mesh.pool.common.effects import Effect
 from mesh.pool.common.ids import GroupId
 from mesh.pool.common.queries import CommittedUpstream
@@ -46,11 +47,22 @@ FIRST_VERSION_WITH_NOT_FOUND = 6
 
 def handle(context: PoolContext, request: DescribeGroupsRequest) -> Sequence[Effect]:
     notice(context)
+    if not context.is_at_coordinator:
+        return context.answer(_elsewhere(context, request))
     return ask_for_groups(context, [group for group in request.groups if GroupId(group) not in context.core.pools])
 
 
-def respond(context: PoolContext, request: DescribeGroupsRequest, result: CommittedUpstream) -> DescribeGroupsResponse:
+def respond(
+    context: PoolContext, request: DescribeGroupsRequest, result: DescribeGroupsResponse | CommittedUpstream
+) -> DescribeGroupsResponse:
+    if isinstance(result, DescribeGroupsResponse):
+        return result
     return DescribeGroupsResponse(groups=tuple(_group(context, group, result) for group in request.groups))
+
+
+def _elsewhere(context: PoolContext, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
+    groups = (DescribedGroup(group_id=name, error_code=refusal_to_describe(context, name)) for name in request.groups)
+    return DescribeGroupsResponse(groups=tuple(groups))
 
 
 def _group(context: PoolContext, name: str, found: CommittedUpstream) -> DescribedGroup:

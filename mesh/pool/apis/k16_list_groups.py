@@ -1,6 +1,7 @@
 """ListGroups: v0-v5
 
 Behaviour:
+* Only the coordinator's node lists groups, as only a group's coordinator does among brokers. Other nodes list none.
 * Lists groups that have a pool here, and share groups that had one, as far as this process or the store remembers.
   Groups that exist only upstream are not listed, as many of them may have nothing to do with this address. Each can be
   described by its name.
@@ -30,6 +31,8 @@ from mesh.wire.messages import ListedGroup, ListGroupsRequest, ListGroupsRespons
 
 def handle(context: PoolContext, request: ListGroupsRequest) -> Sequence[Effect]:
     notice(context)
+    if not context.is_at_coordinator:
+        return context.answer(ListGroupsResponse(groups=()))
     pools = context.core.pools
     remembered = [each for each in context.core.kept_share_groups.groups() if refusal(context, each) is ErrorCode.NONE]
     listed = [each for group in sorted({*pools, *remembered}) for each in _listed(group, pools.get(group))]

@@ -1,6 +1,7 @@
 """ConsumerGroupDescribe: v0-v1
 
 Behaviour:
+* Only the coordinator's node describes groups. Other nodes answer NOT_COORDINATOR.
 * Describes a pool that has a member of the consumer protocol (KIP-848), with its classic members. Any other group gets
   GROUP_ID_NOT_FOUND, and tools then use DescribeGroups.
 * Each partition is shown with one member, as in DescribeGroups.
@@ -18,7 +19,7 @@ from collections.abc import Iterable, Sequence
 
 from mesh.apis.api import Api, as_it_is
 from mesh.pool.apis.context import PoolContext
-from mesh.pool.apis.tools import notice, refusal
+from mesh.pool.apis.tools import notice, refusal_to_describe
 from mesh.pool.common.effects import Effect
 from mesh.pool.common.ids import GroupId
 from mesh.pool.common.results import TopicPartition
@@ -47,7 +48,7 @@ def handle(context: PoolContext, request: ConsumerGroupDescribeRequest) -> Seque
 
 
 def _group(context: PoolContext, name: str) -> DescribedConsumerGroup:
-    if (error := refusal(context, name)) is not ErrorCode.NONE:
+    if (error := refusal_to_describe(context, name)) is not ErrorCode.NONE:
         return DescribedConsumerGroup(group_id=name, error_code=error)
     pool = context.core.pools.get(GroupId(name))
     if pool is None or not is_consumer_group(pool):

@@ -1,6 +1,7 @@
 """ShareGroupDescribe: v1-v1
 
 Behaviour:
+* Only the coordinator's node describes groups. Other nodes answer NOT_COORDINATOR.
 * Describes a pool that has, or had, share members (KIP-932), with those members only. Each is assigned every partition
   of its topics. A group without a pool is Empty if it had share members, or has committed offsets upstream. Any other
   group gets GROUP_ID_NOT_FOUND.
@@ -17,7 +18,7 @@ from collections.abc import Sequence
 
 from mesh.apis.api import Api
 from mesh.pool.apis.context import PoolContext
-from mesh.pool.apis.tools import ask_for_groups, committed, notice, refusal
+from mesh.pool.apis.tools import ask_for_groups, committed, notice, refusal, refusal_to_describe
 from mesh.pool.common.effects import Effect
 from mesh.pool.common.ids import GroupId
 from mesh.pool.common.queries import CommittedUpstream
@@ -38,13 +39,21 @@ from mesh.wire.messages import (
 
 def handle(context: PoolContext, request: ShareGroupDescribeRequest) -> Sequence[Effect]:
     notice(context)
+    if not context.is_at_coordinator:
+        groups = (
+            DescribedShareGroup(group_id=name, error_code=refusal_to_describe(context, name))
+            for name in request.group_ids
+        )
+        return context.answer(ShareGroupDescribeResponse(groups=tuple(groups)))
     known = {*context.core.pools, *context.core.kept_share_groups.groups()}
     return ask_for_groups(context, [name for name in request.group_ids if GroupId(name) not in known])
 
 
 def respond(
-    context: PoolContext, request: ShareGroupDescribeRequest, result: CommittedUpstream
+    context: PoolContext, request: ShareGroupDescribeRequest, result: ShareGroupDescribeResponse | CommittedUpstream
 ) -> ShareGroupDescribeResponse:
+    if isinstance(result, ShareGroupDescribeResponse):
+        return result
     return ShareGroupDescribeResponse(groups=tuple(_group(context, name, result) for name in request.group_ids))
 
 

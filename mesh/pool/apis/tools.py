@@ -41,6 +41,12 @@ def refusal(context: PoolContext, name: str) -> ErrorCode:
     return context.core.rules.refusal(name)
 
 
+def refusal_to_describe(context: PoolContext, name: str) -> ErrorCode:
+    """Returns the error with which a group is not described at this node, NONE if it is described."""
+    error = refusal(context, name)
+    return error if error is not ErrorCode.NONE or context.is_at_coordinator else ErrorCode.NOT_COORDINATOR
+
+
 def committed(context: PoolContext, name: str, found: CommittedUpstream) -> tuple[ErrorCode, dict[TopicPartition, int]]:
     """Returns the committed offsets of a group, by the topics and numbers that clients see. If a cluster does not
     answer, the offsets are those that its pool knows, or an error if there are none."""

@@ -75,9 +75,8 @@ def described_groups(authorization: RequestAuthorization, request: Tree, answer:
     """Replaces the description of a group by an error if the client may not see one of the group's topics."""
     groups = []
     for group in answer["groups"]:
-        if group["error_code"] == _NONE and not all(
-            authorization.sees(ResourceType.TOPIC, name) for name in _topics_of(group)
-        ):
+        names = dict.fromkeys(_topics_of(group)) if group["error_code"] == _NONE else ()
+        if any([authorization.authorize(Operation.DESCRIBE, ResourceType.TOPIC, name) for name in names]):
             refused = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             group = {"group_id": group["group_id"], "error_code": refused, "error_message": _HIDDEN}
         groups.append(_with_operations(authorization, request, group))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final, Protocol, TypeAlias
 from uuid import UUID
 
-from mesh.security.rules import CLUSTER_NAME, Access, Operation, Refusal, ResourceType
+from mesh.security.rules import ANY, CLUSTER_NAME, Access, Operation, Refusal, ResourceType
 from mesh.wire.errors import ErrorCode
 from mesh.wire.trees import Tree
 
@@ -49,6 +49,13 @@ class RequestAuthorization:
     def authorize_cluster(self, operation: Operation) -> ErrorCode | None:
         return self.authorize(operation, ResourceType.CLUSTER, CLUSTER_NAME)
 
+    def authorize_all(self, operation: Operation, resource_type: ResourceType) -> bool:
+        """Returns whether an operation is allowed for every resource of a type; if not, notes the refusal."""
+        if self.access.allows_all(operation, resource_type):
+            return True
+        self.refusals.append(Refusal(operation, resource_type, ANY))
+        return False
+
     def authorize_topic_id(self, operation: Operation, topic_id: UUID) -> ErrorCode | None:
         name = self.topics.topic_name(topic_id)
         return ErrorCode.UNKNOWN_TOPIC_ID if name is None else self.authorize(operation, ResourceType.TOPIC, name)
@@ -73,10 +80,11 @@ class Judgement:
 
     request: the allowed part, in the client's names; None if nothing is allowed. refused: an answer with the refused
     elements; None if there are none. complete: changes the answer of the cluster; None if it stays. refusals: the
-    refused operations.
+    refused operations. later: those that `complete` refuses; empty until it is called.
     """
 
     request: Tree | None
     refused: Tree | None = None
     complete: Complete | None = None
     refusals: tuple[Refusal, ...] = ()
+    later: Sequence[Refusal] = ()

@@ -9,7 +9,7 @@ from mesh.routing.guards.judging import judge
 from mesh.routing.guards.metadata import JudgedMetadata, judged_metadata
 from mesh.routing.guards.share_sessions import ShareSessionTopics
 from mesh.routing.kit.errors import top_level_error
-from mesh.security.rules import Access
+from mesh.security.rules import Access, Operation, ResourceType
 from mesh.wire.apis import ApiKey
 from mesh.wire.errors import ErrorCode
 from mesh.wire.trees import Tree
@@ -39,13 +39,24 @@ class Judge:
         """Returns the judgement on a request of any API but Metadata. None: the request and its answer pass
         unchanged."""
         if api_key is ApiKey.SHARE_FETCH:
-            effective = self._share_sessions.fetched(request, self.access, self.topics)
-            if effective is None:
-                error = top_level_error(api_key, version)
-                assert error is not None, "each version has one"
-                return Judgement(None, {error: int(ErrorCode.SHARE_SESSION_NOT_FOUND)})
-            request = effective
+            return self._share_fetch(version, request)
         return judge(api_key, version, request, self.access, self.topics)
+
+    def _share_fetch(self, version: int, request: Tree) -> Judgement | None:
+        """Returns the judgement on a ShareFetch. A client that may not read the group has no session here, and none at
+        the cluster."""
+        group = request["group_id"] or ""
+        if not self.access.allows(Operation.READ, ResourceType.GROUP, group):
+            return judge(ApiKey.SHARE_FETCH, version, {**request, "group_id": group}, self.access, self.topics)
+        completed = self._share_sessions.fetched(request, self.access, self.topics)
+        if completed is None:
+            error = top_level_error(ApiKey.SHARE_FETCH, version)
+            assert error is not None, "each version has one"
+            return Judgement(None, {error: int(ErrorCode.SHARE_SESSION_NOT_FOUND)})
+        judgement = judge(ApiKey.SHARE_FETCH, version, completed, self.access, self.topics)
+        if judgement is None and completed is not request:
+            return Judgement(completed)  # topics that are allowed by now are in it
+        return judgement
 
     def metadata(self, request: Tree, version: int) -> JudgedMetadata:
         return judged_metadata(request, version, self.access, self.topics)

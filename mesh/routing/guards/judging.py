@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 from mesh.routing.guards.authorization import Judgement, RequestAuthorization, TopicIdNames
@@ -45,8 +46,10 @@ def judge(api_key: ApiKey, version: int, request: Tree, access: Access, topics: 
     answer = guard.answer if guard.answer is not None and _is_changed(api_key, request) else None
     if not refused and answer is None and not _has_session(api_key, request):
         return None
-    complete = (lambda told: answer(authorization, request, told)) if answer is not None else None
-    return Judgement(left, refused, complete, tuple(authorization.refusals))
+    if answer is None:
+        return Judgement(left, refused, None, tuple(authorization.refusals))
+    later = RequestAuthorization(access, topics)
+    return Judgement(left, refused, partial(answer, later, request), tuple(authorization.refusals), later.refusals)
 
 
 def _narrowed(

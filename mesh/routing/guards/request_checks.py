@@ -94,7 +94,7 @@ def heartbeat(authorization: RequestAuthorization, request: Tree) -> ErrorCode |
         authorization, request.get("subscribed_topic_names") or ()
     )
     if code is None and request.get("subscribed_topic_regex"):
-        is_allowed = authorization.access.allows_all(Operation.DESCRIBE, ResourceType.TOPIC)
+        is_allowed = authorization.authorize_all(Operation.DESCRIBE, ResourceType.TOPIC)
         return None if is_allowed else ErrorCode.INVALID_REGULAR_EXPRESSION
     return code
 
@@ -108,7 +108,7 @@ def streams_heartbeat(authorization: RequestAuthorization, request: Tree) -> Err
     parts = topology["subtopologies"]
     made = [topic["name"] for part in parts for key in _MADE_FOR_STREAMS for topic in part[key]]
     named = [name for part in parts for key in ("source_topics", "repartition_sink_topics") for name in part[key]]
-    if any(part["source_topic_regex"] for part in parts) and not authorization.access.allows_all(
+    if any(part["source_topic_regex"] for part in parts) and not authorization.authorize_all(
         Operation.DESCRIBE, ResourceType.TOPIC
     ):
         return ErrorCode.STREAMS_INVALID_TOPOLOGY

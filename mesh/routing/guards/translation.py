@@ -3,14 +3,14 @@ answer is the same for every client. The mesh answers all other requests itself.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from struct import Struct
 from typing import Final
 from uuid import UUID
 
 from mesh.routing.guards.authorization import TopicIdNames
 from mesh.routing.guards.judge import Judge
-from mesh.security.rules import Access, Operation, ResourceType
+from mesh.security.rules import Access, Operation, Refusal, ResourceType
 from mesh.wire.answer_walker import AnswerWalker
 from mesh.wire.apis import ApiKey
 from mesh.wire.entities import Direction, Unchanged, program
@@ -69,10 +69,13 @@ class _Asked(Unchanged):
 
 class GuardedTranslation:
     """A translation for a client under rules. Implements `mesh.wire.routed.Translation`. inner: the translation for a
-    client without rules."""
+    client without rules. on_refused: takes the refusals of a request that ends the connection, with its frame."""
 
-    def __init__(self, inner: Translation, judge: Judge) -> None:
+    def __init__(
+        self, inner: Translation, judge: Judge, on_refused: Callable[[ApiKey, Buffer, Sequence[Refusal]], None]
+    ) -> None:
         self._inner: Final = inner
+        self._on_refused: Final = on_refused
         self._judge: Final = judge
 
     def request(self, head: RequestHead, frame: memoryview) -> PassedRequest | None:
@@ -113,6 +116,10 @@ class GuardedTranslation:
         if self._are_allowed(ApiKey.PRODUCE, version, frame, body, _Asked(access, Operation.WRITE, self._judge.topics)):
             return True
         if parts_of(version, frame, body).acks == 0:  # like a broker, which can only close the connection
+            judgement = self._judge.judgement(
+                ApiKey.PRODUCE, version, read_tree(ApiKey.PRODUCE, version, Direction.REQUEST, frame[body:])
+            )
+            self._on_refused(ApiKey.PRODUCE, frame, judgement.refusals if judgement is not None else ())
             raise ProtocolError("produce", "something in it is not allowed, and there is no answer to say so")
         return False
 

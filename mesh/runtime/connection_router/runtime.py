@@ -31,6 +31,8 @@ from mesh.wire.relayed_apis import RELAYED_APIS
 
 log = get_logger(__name__)
 
+COORDINATOR: Final = -1
+"""The address of the coordinators of all pools behind the router, in place of the id of a node."""
 RouteTarget: TypeAlias = EntityRouterRuntime | RequestRouterRuntime | PoolRuntime
 """The target of a route."""
 
@@ -136,9 +138,13 @@ class ConnectionRouterRuntime:
 
     def _chosen_route(self, route: RouteName, node: int | None) -> ChosenRoute | str:
         behind = self.routes[route]
-        if node is None or not isinstance(behind, PoolRuntime):
-            ready = self._pools_ready if isinstance(behind, PoolRuntime) else None
-            return ChosenRoute(route, lambda: behind.accept(node), ready)
+        if not isinstance(behind, PoolRuntime):
+            known = None if node == COORDINATOR else node
+            return ChosenRoute(route, lambda: behind.accept(known))
+        if node is None or node == COORDINATOR:
+            nodes = behind.endpoint.nodes
+            own = nodes.broker if node is None else nodes.coordinator
+            return ChosenRoute(route, lambda: behind.accept(own), self._pools_ready)
         return f"route {route} leads to a pool, which has no nodes, and the client came to node {node}"
 
     def route_chosen(self, route: RouteName, client: ClientTransport) -> None:

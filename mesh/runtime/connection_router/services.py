@@ -50,7 +50,8 @@ class ConnectionRouterServices(Protocol):
 
     def choose(self, client: Client, node: int | None) -> ChosenRoute | Undecided | str:
         """Chooses the route of a client. Returns a reason, as text, if the client is refused. node: the id of the node
-        that the client connected to, as clients see it; None for an address that is no node's."""
+        that the client connected to, as clients see it; COORDINATOR for the coordinators of pools, None for another
+        address that is no node's."""
 
     def route_chosen(self, route: RouteName, client: ClientTransport) -> None:
         """Notes the route of a connection, which this client transport is about to take over."""

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from struct import Struct
 from typing import Final
 
 from mesh.apis.listener_table import LISTENER_TABLE
+from mesh.listener.client_transport import ClientTransport
+from mesh.listener.listener import Listener
 from mesh.routing.features import with_apis
 from mesh.routing.guards.judge import Judge
 from mesh.routing.guards.translation import GuardedTranslation
@@ -30,6 +33,7 @@ from mesh.telemetry.logs import get_logger
 from mesh.wire.apis import ApiKey, Versions
 from mesh.wire.errors import ProtocolError
 from mesh.wire.features import Features
+from mesh.wire.messages import Buffer
 from mesh.wire.produce_batches import client_id_in
 from mesh.wire.relaying import LARGEST_LOCAL, RelayedRequest
 from mesh.wire.routed import RoutedConnection, Translation
@@ -87,7 +91,10 @@ class RouterConnection(RelayConnection):
         if (gate := self._router.requests.gate) is not None:
             is_moved_from = leaves.names.concatenated.is_moved_from(self._leaf.number)
             translation = MovingTranslation(translation, gate, is_moved_from=is_moved_from)
-        return translation if self.judge is None else GuardedTranslation(translation, self.judge)
+        if self.judge is None:
+            return translation
+        on_refused = partial(_audit, self._listener, self.client)  # a method would make a cycle of references
+        return GuardedTranslation(translation, self.judge, on_refused)
 
     def _interception_handlers(self) -> Sequence[InterceptionHandler]:
         rules = None if self.judge is None else TopologyRules(self.judge, self.refused)
@@ -208,8 +215,7 @@ class RouterConnection(RelayConnection):
             self.client.throttle(throttle)
 
     def refused(self, api_key: ApiKey, frame: bytes, refusals: Sequence[Refusal]) -> None:
-        for each in refusals:
-            self._listener.audit.refused(self.client, api_key, client_id_in(frame), each, self._listener.now())
+        _audit(self._listener, self.client, api_key, frame, refusals)
 
     @property
     def node(self) -> int | None:
@@ -224,3 +230,10 @@ class RouterConnection(RelayConnection):
     @property
     def side_links(self) -> SideLinks:
         return self._side
+
+
+def _audit(
+    listener: Listener, client: ClientTransport, api_key: ApiKey, frame: Buffer, refusals: Sequence[Refusal]
+) -> None:
+    for each in refusals:
+        listener.audit.refused(client, api_key, client_id_in(frame), each, listener.now())

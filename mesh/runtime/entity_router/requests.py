@@ -130,7 +130,10 @@ class RouterRequests:
         answer = await self._answer_divided(asker, api_key, version, judgement.request, seen, is_judged=True)
         if judgement.refused is not None:
             answer = _with_refused(Division(api_key, version, request, seen, {}, None), answer, judgement.refused)
-        return answer if judgement.complete is None else judgement.complete(answer)
+        if judgement.complete is not None:
+            answer = judgement.complete(answer)
+            asker.refused(api_key, frame, judgement.later)
+        return answer
 
     def _with_leaf_producer_ids(self, asker: Asker, version: int, frame: bytes) -> Tree:
         """A Produce request with the producer ids that its leaf knows."""

@@ -67,9 +67,10 @@ class InterceptionHandler(Protocol):
 class Interception:
     """The interceptors of a virtual cluster in one client's connection, with other parts that handle its requests.
 
-    interceptors: None if there are none. others: asked in this order, before the interceptors. may_intercept: returns
-    True if the client is authenticated; before that nothing is held up. largest_request: returns the size of the
-    largest request in bytes.
+    interceptors: None if there are none. others: asked in this order, before the interceptors. is_authenticated:
+    returns whether the client is authenticated, or need not be. None if only the broker knows. If it returns False, a
+    request passes without being examined, and the code that passes the request on refuses it. largest_request: returns
+    the size of the largest request in bytes.
     """
 
     def __init__(
@@ -77,7 +78,7 @@ class Interception:
         connection: InterceptedConnection,
         interceptors: Interceptors | None,
         transport: ClientTransport,
-        may_intercept: Callable[[], bool],
+        is_authenticated: Callable[[], bool | None],
         largest_request: Callable[[], int],
         others: Sequence[InterceptionHandler] = (),
     ) -> None:
@@ -94,7 +95,7 @@ class Interception:
                 self._handlers.append(ProduceRequests(client))
             if On.FETCH in interceptors.selection.sides:
                 self._handlers.append(FetchRequests(client, asyncio.get_running_loop().time))
-        self._may_intercept: Final = may_intercept
+        self._is_authenticated: Final = is_authenticated
         self._handler: InterceptionHandler | None = None
         self._frames: Final = InterceptedFrames(self._choose_handler, largest_request)
         self._deciding: asyncio.Task[None] | None = None
@@ -137,11 +138,11 @@ class Interception:
 
     # Internals
 
-    def _choose_handler(self, head: RequestHead) -> bool:
-        """Sets `_handler` to the part that handles a request. Returns True if there is one. Called once for each
-        request: the next one is not taken before this one is decided."""
+    def _choose_handler(self, head: RequestHead) -> bool | None:
+        """Sets `_handler` to the part that handles a request. Returns True if there is one, None if that depends on
+        whether the broker has admitted the client. The next request is not taken before this one is decided."""
         self._handler = self._handler_of(head)
-        return self._handler is not None
+        return self._handler is not None and self._is_authenticated()
 
     def _handler_of(self, head: RequestHead) -> InterceptionHandler | None:
         """The part that handles a request; None if there is none. Also None for an unknown version: the code that
@@ -149,8 +150,7 @@ class Interception:
         versions = RELAYED_APIS.get(head.api_key)  # type: ignore[call-overload]  # an IntEnum's member equals its number
         if versions is None or not versions.lowest <= head.api_version <= versions.highest:
             return None
-        handler = next((each for each in self._handlers if each.handles(head)), None)
-        return handler if handler is not None and self._may_intercept() else None
+        return next((each for each in self._handlers if each.handles(head)), None)
 
     def _carry_out(self) -> None:
         if self._is_carrying_out:
@@ -248,7 +248,7 @@ def interception_of(
     connection: InterceptedConnection,
     interceptors: Interceptors | None,
     transport: ClientTransport,
-    may_intercept: Callable[[], bool],
+    is_authenticated: Callable[[], bool | None],
     largest_request: Callable[[], int],
     others: Sequence[InterceptionHandler] = (),
 ) -> Interception | NoInterception:
@@ -256,4 +256,4 @@ def interception_of(
     intercepted."""
     if interceptors is None and not others:
         return NO_INTERCEPTION
-    return Interception(connection, interceptors, transport, may_intercept, largest_request, others)
+    return Interception(connection, interceptors, transport, is_authenticated, largest_request, others)

@@ -67,7 +67,10 @@ class AuthorizingRouter(Router):
         match result:
             case Respond(body=body):
                 answer = body if judgement.refused is None else _with_refused(request, body, judgement.refused)
-                return Respond(answer if judgement.complete is None else judgement.complete(answer))
+                if judgement.complete is not None:
+                    answer = judgement.complete(answer)
+                    self._audit(request, context, judgement.later)
+                return Respond(answer)
             case RespondWithoutReply() | Disconnect():
                 return result
 

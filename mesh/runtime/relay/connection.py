@@ -103,7 +103,7 @@ class RelayConnection(asyncio.BufferedProtocol):
         services = self._services
         others = self._interception_handlers()
         return interception_of(
-            self, services.interceptors, self.client, self._may_be_intercepted, services.largest_request, others
+            self, services.interceptors, self.client, self._is_authenticated, services.largest_request, others
         )
 
     def _interception_handlers(self) -> Sequence[InterceptionHandler]:
@@ -236,14 +236,15 @@ class RelayConnection(asyncio.BufferedProtocol):
 
     def leg_received(self, chunk: memoryview) -> None:
         try:
-            self._send_answers(self._wire.receive_answers(chunk))
+            answers = self._wire.receive_answers(chunk)
+            if self._unauthenticated is not None:
+                self._check_authentication()  # before the answers let the requests behind them continue
+            self._send_answers(answers)
         except ProtocolError as problem:
             self._opener.answered_badly(problem)
             self._release_leg(is_orderly=False)
             self.client.abort()
             return
-        if self._unauthenticated is not None:
-            self._check_authentication()
         if self._wire.is_blocked:
             self._send_to_broker(self._wire.pass_on(self._listener.now()))
             self._go_on()
@@ -321,10 +322,10 @@ class RelayConnection(asyncio.BufferedProtocol):
 
     # Internals
 
-    def _may_be_intercepted(self) -> bool:
-        """True if the client has authenticated, or need not."""
+    def _is_authenticated(self) -> bool | None:
+        """Returns whether the client has authenticated, or need not. None if only the broker knows."""
         if self._authentication is not None:
-            return self._authentication.is_done
+            return self._authentication.is_done or None
         return not self._has_sasl or self.client.session.refusal(self._listener.now()) is None
 
     def _send_answers(self, answers: list[Buffer]) -> None:
@@ -392,7 +393,7 @@ class RelayConnection(asyncio.BufferedProtocol):
 
     def _go_on(self) -> None:
         """Answers local requests, and passes on the requests that waited for them."""
-        if self._wire.local:
+        if self._wire.local and not self._is_going_on:
             self._serve_local()
         if self._wire.problem is not None:
             self._check_problem()

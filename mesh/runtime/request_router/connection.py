@@ -70,9 +70,10 @@ class RequestRouterConnection(asyncio.BufferedProtocol):
         self._work: RouterWork | None = None
         self._room: RequestRoom | None = RequestRoom(services.memory, self.resumed)
         self._interception = interception_of(
-            self, services.interceptors, self.client, self._may_be_intercepted, services.largest_request
+            self, services.interceptors, self.client, self._is_authenticated, services.largest_request
         )
         self._waiting_for_nodes: asyncio.Task[None] | None = None
+        self._is_going_on = False
         self._problem: ProtocolError | None = None
         """The protocol error that ended the stream of requests. Earlier requests are answered first."""
 
@@ -203,6 +204,7 @@ class RequestRouterConnection(asyncio.BufferedProtocol):
             self.client.write(answers)
         else:
             self._interception.answers(answers)
+            self._pace()  # they may have ended an authentication, behind which requests waited
 
     # Called by its interceptors
 
@@ -243,6 +245,9 @@ class RequestRouterConnection(asyncio.BufferedProtocol):
     # Handling requests
 
     def _go_on(self) -> None:
+        if self._is_going_on:
+            return  # the call in progress continues with it
+        self._is_going_on = True
         try:
             while self._waiting and self._admit_next():
                 piece = self._waiting.popleft()
@@ -255,6 +260,8 @@ class RequestRouterConnection(asyncio.BufferedProtocol):
             self._problem = problem
             self._waiting.clear()
             self._check_idle()
+        finally:
+            self._is_going_on = False
 
     def _admit_next(self) -> bool:
         client = self.client
@@ -325,7 +332,7 @@ class RequestRouterConnection(asyncio.BufferedProtocol):
 
     # Internals
 
-    def _may_be_intercepted(self) -> bool:
+    def _is_authenticated(self) -> bool:
         """True if the client is authenticated, or need not be."""
         return self.client.session.refusal(self._listener.now()) is None
 

@@ -83,8 +83,8 @@ class Mesh(World):
             super()._answered(ticket, result)
             return
         client, work = self.in_work.pop(ticket)
-        client.refusals += work.refusals
         response = work.respond(result)
+        client.refusals += [*work.refusals, *work.later_refusals]
         if response is None:
             client.wire.no_response(ticket)
         else:
@@ -95,8 +95,14 @@ class Client(Conversation):
     """One connection of a client, and the client's view of its group."""
 
     def __init__(
-        self, mesh: Mesh, client_id: str = "c", access: Access = UNLIMITED, session: Session | None = None
+        self,
+        mesh: Mesh,
+        client_id: str = "c",
+        access: Access = UNLIMITED,
+        session: Session | None = None,
+        node: int = ENDPOINT.nodes.coordinator,
     ) -> None:
+        """node: the node to which it has connected."""
         super().__init__(client_id)
         self.access = access
         self.session = session or Session()
@@ -107,7 +113,7 @@ class Client(Conversation):
         self.member_id = ""
         self.generation = -1
         self._received: dict[int, Any] = {}
-        mesh.cluster.connected(self.connection, HOST)
+        mesh.cluster.connected(self.connection, HOST, node)
         mesh.cluster.authenticated(self.connection, self.session.principal or ANONYMOUS)
 
     # Bytes

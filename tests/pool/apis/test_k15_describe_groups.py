@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
+from mesh.pool.common.group_rules import GroupRules
 from mesh.wire.apis import ApiKey
 from mesh.wire.errors import ErrorCode
-from tests.pool.apis.harness import Client, Mesh, fetch_values, joined, versions
+from tests.pool.apis.harness import ENDPOINT, Client, Mesh, fetch_values, joined, versions
 from tests.pool.harness import GROUP, ORDERS, source
 
 
@@ -72,3 +73,27 @@ def test_a_cluster_that_does_not_answer() -> None:
     mesh.is_down = True
     (group,) = describe(mesh, 6, GROUP)
     assert group.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+@pytest.mark.parametrize(
+    ("api_key", "key"),
+    [
+        (ApiKey.DESCRIBE_GROUPS, "groups"),
+        (ApiKey.CONSUMER_GROUP_DESCRIBE, "group_ids"),
+        (ApiKey.SHARE_GROUP_DESCRIBE, "group_ids"),
+    ],
+)
+def test_only_the_node_of_the_coordinator_describes_groups(api_key: ApiKey, key: str) -> None:
+    mesh = Mesh(rules=GroupRules(admitted=(GROUP, "unknown")))
+    joined(mesh)
+    nodes = ENDPOINT.nodes
+    for version in versions(api_key):
+        for node in (0, nodes.broker, nodes.coordinator + 1):
+            asked: dict[str, Any] = {key: (GROUP, "unknown", "foreign")}
+            groups = Client(mesh, "tool", node=node).ask(api_key, version, **asked).groups
+            assert [(each.group_id, each.error_code) for each in groups] == [
+                (GROUP, ErrorCode.NOT_COORDINATOR),
+                ("unknown", ErrorCode.NOT_COORDINATOR),
+                ("foreign", ErrorCode.GROUP_AUTHORIZATION_FAILED),
+            ]
+            assert not mesh.questions, "the clusters are not asked"

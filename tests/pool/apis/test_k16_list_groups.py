@@ -6,7 +6,7 @@ import pytest
 
 from mesh.pool.common.ids import GroupId
 from mesh.wire.apis import ApiKey
-from tests.pool.apis.harness import Client, Mesh, joined, versions
+from tests.pool.apis.harness import ENDPOINT, Client, Mesh, joined, versions
 from tests.pool.apis.sharing import share_member
 from tests.pool.apis.test_k68_consumer_group_heartbeat import consumer
 from tests.pool.harness import GROUP
@@ -54,3 +54,15 @@ def test_share_groups_that_have_no_pool_any_more() -> None:
     assert GROUP in mesh.kept.seen, "its first heartbeat said it"
     (described,) = Client(mesh, "tool").ask(ApiKey.SHARE_GROUP_DESCRIBE, 1, group_ids=("gone",)).groups
     assert (described.error_code, described.group_state, described.members) == (0, "Empty", ())
+
+
+def test_only_the_node_of_the_coordinator_lists_groups() -> None:
+    """A program that asks each node, as Kafka's own tools and exporters do, gets each group once."""
+    mesh = Mesh()
+    joined(mesh)
+    nodes = ENDPOINT.nodes
+    found = {
+        node: [each.group_id for each in Client(mesh, "tool", node=node).ask(ApiKey.LIST_GROUPS, 5).groups]
+        for node in (0, nodes.broker, nodes.coordinator, nodes.coordinator + 1)
+    }
+    assert {node: groups for node, groups in found.items() if groups} == {nodes.coordinator: [GROUP]}

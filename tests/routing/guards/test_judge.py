@@ -45,3 +45,29 @@ def test_share_sessions_go_on_with_what_is_allowed() -> None:
     ended = judge.judgement(ApiKey.SHARE_FETCH, 1, fetch(4))
     assert ended is not None and ended.request is None
     assert ended.refused == {"error_code": ErrorCode.SHARE_SESSION_NOT_FOUND}
+
+
+def test_what_is_allowed_now_is_added_to_the_session_of_the_broker() -> None:
+    client = Client()
+    judge = Judge(client, Names())
+    assert judge.judgement(ApiKey.SHARE_FETCH, 1, fetch(0, ORDERS, SECRET)) is not None
+    client.access = access(*MINE, allow(ResourceType.TOPIC, "secret", Operation.READ))
+    for _ in range(2):  # once to see that it does not pass, once when it is divided
+        found = judge.judgement(ApiKey.SHARE_FETCH, 1, fetch(1))
+        assert found is not None and found.request is not None
+        assert ([each["topic_id"] for each in found.request["topics"]], found.refused) == ([SECRET], None)
+    assert judge.judgement(ApiKey.SHARE_FETCH, 1, fetch(2)) is None
+
+
+def test_a_client_that_may_not_read_the_group_has_no_share_session() -> None:
+    client = Client()
+    judge = Judge(client, Names())
+    client.access = access(MINE[0])
+    for epoch in (0, 1, -1):
+        for group in ("g", None):
+            found = judge.judgement(ApiKey.SHARE_FETCH, 1, {**fetch(epoch, SECRET), "group_id": group})
+            assert found is not None and found.refused == {"error_code": ErrorCode.GROUP_AUTHORIZATION_FAILED}
+            assert [each.name for each in found.refusals] == [group or ""]
+    client.access = access(*MINE)
+    ended = judge.judgement(ApiKey.SHARE_FETCH, 1, fetch(1))
+    assert ended is not None and ended.refused == {"error_code": ErrorCode.SHARE_SESSION_NOT_FOUND}

@@ -8,7 +8,7 @@ from uuid import UUID
 from mesh.routing.guards.authorization import Judgement
 from mesh.routing.guards.judging import judge
 from mesh.security.principals import ANONYMOUS
-from mesh.security.rules import Access, Operation, Permission, ResourceType, Rule, Rules
+from mesh.security.rules import Access, Operation, Permission, Refusal, ResourceType, Rule, Rules
 from mesh.wire.apis import ApiKey
 from mesh.wire.errors import ErrorCode
 from mesh.wire.trees import Tree
@@ -167,6 +167,7 @@ def test_a_pattern_needs_all_topics() -> None:
     assert judge(ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, request, access(group, allow(TOPIC, "*", READ)), Names()) is None
     found = judged(ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, request, group, allow(TOPIC, "orders", READ))
     assert found.refused is not None and found.refused["error_code"] == ErrorCode.INVALID_REGULAR_EXPRESSION
+    assert found.refusals == (Refusal(DESCRIBE, TOPIC, "*"),)
     denied = Rule(
         principals=frozenset({ANONYMOUS}),
         permission=Permission.DENY,
@@ -197,6 +198,7 @@ def test_the_topics_of_a_topology() -> None:
     part["source_topic_regex"] = ["o.*"]
     found = judged(ApiKey.STREAMS_GROUP_HEARTBEAT, 0, request, *rules)
     assert found.refused is not None and found.refused["error_code"] == ErrorCode.STREAMS_INVALID_TOPOLOGY
+    assert found.refusals == (Refusal(DESCRIBE, TOPIC, "*"),)
 
 
 def test_lists_have_what_a_client_may_see() -> None:
@@ -239,7 +241,9 @@ def test_a_group_with_a_topic_that_a_client_must_not_see() -> None:
     rules = allow(GROUP, "*", READ), allow(TOPIC, "orders", READ)
     found = judged(ApiKey.CONSUMER_GROUP_DESCRIBE, 0, request, *rules)
     assert found.complete is not None
+    assert list(found.later) == []
     told = found.complete({"groups": groups})["groups"]
+    assert (found.refusals, list(found.later)) == ((), [Refusal(DESCRIBE, TOPIC, "secret")] * 3)
     assert [each["error_code"] for each in told] == [0, REFUSED, REFUSED, REFUSED, 0]
     assert ["members" in each for each in told] == [True, False, False, False, True]
     assert [each.get("authorized_operations") for each in told] == [1 << 3 | 1 << 8, None, None, None, 1 << 3 | 1 << 8]

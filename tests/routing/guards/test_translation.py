@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
@@ -10,9 +11,10 @@ import pytest
 from mesh.routing.guards.judge import Judge
 from mesh.routing.guards.translation import GuardedTranslation
 from mesh.routing.kit.union_apis import SERVED_BY_UNIONS
-from mesh.security.rules import UNLIMITED, Access, Operation, ResourceType
+from mesh.security.rules import UNLIMITED, Access, Operation, Refusal, ResourceType
 from mesh.wire.apis import ApiKey
 from mesh.wire.errors import ProtocolError
+from mesh.wire.messages import Buffer
 from mesh.wire.trees import Tree
 from tests.routing.guards.test_judging import Names, access, allow, offsets
 from tests.routing.test_translation import passed, translation
@@ -32,9 +34,13 @@ class Client:
         self.access = may
 
 
+def nothing_refused(api_key: ApiKey, frame: Buffer, refusals: Sequence[Refusal]) -> None:
+    """Takes the refusals of a request that ends the connection."""
+
+
 def guarded(may: Access) -> Any:
     """A connection in front of a leaf that has all of these topics."""
-    return GuardedTranslation(translation(0, SAME), Judge(Client(may), Names()))
+    return GuardedTranslation(translation(0, SAME), Judge(Client(may), Names()), nothing_refused)
 
 
 def named(key: str, name: str) -> Tree:
@@ -95,7 +101,7 @@ def test_others_pass_if_they_are_judged_so() -> None:
 
 def test_answers_are_those_of_the_leaf() -> None:
     inner = translation(0, SAME)
-    to = GuardedTranslation(inner, Judge(Client(READS), Names()))
+    to = GuardedTranslation(inner, Judge(Client(READS), Names()), nothing_refused)
     assert to.walker(ApiKey.FETCH, 12, 100) is None
     assert to.walker(ApiKey.FETCH, 16, 100) is not None
     for is_plain in (False, True):

@@ -23,7 +23,7 @@ from mesh.routing.spi import Client as Who
 from mesh.routing.spi import ConnectionRouter, Refused, Undecided
 from mesh.routing.union import Union
 from mesh.runtime.connection_router.connection_router_samples import samples_of
-from mesh.runtime.connection_router.runtime import ConnectionRouterRuntime
+from mesh.runtime.connection_router.runtime import COORDINATOR, ConnectionRouterRuntime
 from mesh.runtime.relay.graceful_stop import GracefulStop
 from mesh.telemetry.metrics import Metrics
 from tests.routing.unions import SAME
@@ -59,7 +59,7 @@ class Chosen(ConnectionRouter):
 
 class ChoiceWorld:
     """A world with the routes `all` to a union of eu and us, `us` to us alone, and `shared` to a pool. ports: where
-    clients reach it, by the node ids that they see; None: no node."""
+    clients reach it, by the node ids that they see; None: no node; COORDINATOR: the coordinators of pools."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class ChoiceWorld:
 
     async def listen(self) -> None:
         loop = asyncio.get_running_loop()
-        for node in (None, ALL_EU, ALL_US, ONLY_US):
+        for node in (None, COORDINATOR, ALL_EU, ALL_US, ONLY_US):
             accept = lambda node=node: self.runtime.accept(node)  # noqa: E731 - a default binds it
             server = await loop.create_server(accept, HOST, 0, ssl=self._tls)
             self.ports[node] = server.sockets[0].getsockname()[1]

@@ -11,6 +11,7 @@ from mesh.listener.limits import Limits
 from mesh.pool.apis.table import TABLE
 from mesh.routing.names import RouteName
 from mesh.routing.spi import Undecided
+from mesh.runtime.connection_router.runtime import COORDINATOR
 from mesh.wire.apis import ApiKey
 from mesh.wire.errors import ErrorCode
 from tests.runtime.connection_router.harness import ALL_EU, ALL_US, ONLY_US, ChoiceWorld, choice
@@ -174,6 +175,21 @@ async def test_a_pool_has_no_nodes() -> None:
         client.send(versions(b"batch-1"))
         assert await client.rest() == b""
         assert made.refused == {"no_route": 1}
+
+
+@anyhow
+async def test_a_pool_knows_the_address_of_its_coordinator() -> None:
+    """Only there it describes groups. For clients of other routes that address is one of any node."""
+    async with choice() as made:
+        errors = []
+        for node in (None, COORDINATOR):
+            client = await made.client(node)
+            await first(client, b"batch-1")
+            answer = await client.asked(ApiKey.CONSUMER_GROUP_DESCRIBE, 0, {"group_ids": ["g"]})
+            errors += [each["error_code"] for each in answer["groups"]]
+        assert errors == [ErrorCode.NOT_COORDINATOR, ErrorCode.GROUP_ID_NOT_FOUND]
+        for client_id in (b"app", b"us-1"):
+            assert ApiKey.INIT_PRODUCER_ID in await first(await made.client(COORDINATOR), client_id)
 
 
 # Limits

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -187,11 +187,38 @@ async def test_refusals_are_told_to_operators() -> None:
         with capture_logs() as logs:
             await client.asked(ApiKey.METADATA, 9, metadata("secret"))
             await client.asked(ApiKey.HEARTBEAT, 0, {"group_id": "billing", "member_id": "m"})
-        told = [each for each in logs if each["event"] == "request denied"]
-        assert [(each["api"], each["operation"], each["resource"], each["client_id"]) for each in told] == [
+        assert denied(logs) == [
             ("METADATA", "DESCRIBE", "secret", "test"),
             ("HEARTBEAT", "READ", "billing", "test"),
         ]
+
+
+@anyhow
+async def test_each_kind_of_refusal_is_told() -> None:
+    """Also that of a pattern, and that of a group for its topics, which only the answer shows."""
+    group = rule(ResourceType.GROUP, "billing")
+    async with under(ORDERS, group) as made:
+        member = {"assignment": {"topic_partitions": [{"topic_name": "secret"}]}, "target_assignment": None}
+        made.eu.answers = lambda api_key, version, request: {
+            "groups": [{"group_id": "billing", "error_code": 0, "members": [member]}]
+        }
+        client = await made.client(0)
+        heartbeat = {"group_id": "billing", "member_id": "m", "subscribed_topic_regex": "o.*"}
+        with capture_logs() as logs:
+            answer = await client.asked(ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, heartbeat)
+            described = await client.asked(ApiKey.CONSUMER_GROUP_DESCRIBE, 0, {"group_ids": ["billing"]})
+        assert answer["error_code"] == ErrorCode.INVALID_REGULAR_EXPRESSION
+        assert [each["error_code"] for each in described["groups"]] == [TOPIC_REFUSED]
+        assert denied(logs) == [
+            ("CONSUMER_GROUP_HEARTBEAT", "DESCRIBE", "*", "test"),
+            ("CONSUMER_GROUP_DESCRIBE", "DESCRIBE", "secret", "test"),
+        ]
+
+
+def denied(logs: Sequence[Mapping[str, Any]]) -> list[tuple[str, str, str, str]]:
+    """The refusals in the log: API, operation, resource and client id."""
+    entries = [each for each in logs if each["event"] == "request denied"]
+    return [(each["api"], each["operation"], each["resource"], each["client_id"]) for each in entries]
 
 
 def produce(*topics: str, acks: int = -1, **more: Any) -> Tree:
@@ -241,9 +268,11 @@ async def test_what_is_left_of_a_produce_is_written_in_its_order() -> None:
 async def test_a_produce_without_acks_that_is_refused_closes_the_connection() -> None:
     async with under(WRITES) as made:
         client = await made.client(0)
-        client.ask_tree(ApiKey.PRODUCE, 9, produce("orders", "secret", acks=0))
-        assert await client.rest() == b""
+        with capture_logs() as logs:
+            client.ask_tree(ApiKey.PRODUCE, 9, produce("orders", "secret", "hidden", acks=0))
+            assert await client.rest() == b""
         assert made.eu.seen == []
+        assert denied(logs) == [("PRODUCE", "WRITE", "secret", "test"), ("PRODUCE", "WRITE", "hidden", "test")]
 
 
 @anyhow
