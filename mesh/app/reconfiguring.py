@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -71,6 +71,27 @@ class ReloadOutcome:
     at: float
     changes: tuple[Change, ...] = ()
     problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """The parts of the process that a changed configuration concerns.
+
+    reconnected: clusters that get new connections. ended, begun: virtual clusters that stop, and those that start
+    afterwards; one that restarts is in both. left: the clusters that each of the other virtual clusters leaves, at
+    least for a while. changed: the changed keys of each virtual cluster whose clients stay connected.
+    """
+
+    reconnected: frozenset[ClusterName]
+    ended: frozenset[str]
+    begun: frozenset[str]
+    left: Mapping[str, frozenset[ClusterName]]
+    changed: Mapping[str, tuple[str, ...]]
+
+    @property
+    def concerned(self) -> frozenset[str]:
+        """Returns the virtual clusters that are prepared, since they start or change."""
+        return self.begun | self.changed.keys()
 
 
 class Reconfiguring:
@@ -187,15 +208,16 @@ class Reconfiguring:
         if comparison.refused:
             raise ConfigurationError(comparison.refused)
         self._check_admin(config)
-        settings = settings_for(config, _newly_linked(self.config, config, comparison.changes))
-        prepared = await self._virtual_clusters.prepare(config, _concerned(comparison.changes))
+        plan = self._plan(config, comparison.changes)
+        settings = settings_for(config, _newly_linked(self.config, config, plan))
+        prepared = await self._virtual_clusters.prepare(config, plan.concerned)
         self._take_admin_certificate(config)  # the last step that may fail: nothing has changed yet
         self._virtual_clusters.take_over(prepared)
         self._clusters.keep_settings(settings)
         changes = comparison.changes
         self._outcome = ReloadOutcome("applying", time.time(), changes)
         with anyio.CancelScope() as self._scope:
-            await self._apply(config, changes, prepared, tasks)
+            await self._apply(config, plan, prepared, tasks)
         if self._scope.cancel_called:
             self._outcome = ReloadOutcome("given up", time.time(), changes, ("the process is stopping",))
             return
@@ -205,37 +227,44 @@ class Reconfiguring:
         for warning in warnings_of(config):
             log.warning("configuration warning", detail=str(warning))
 
-    async def _apply(
-        self, config: Config, changes: tuple[Change, ...], prepared: Prepared, tasks: anyio.abc.TaskGroup
-    ) -> None:
-        virtual_clusters = self._virtual_clusters
-        reconnected = [ClusterName(change.name) for change in changes if isinstance(change, ClusterChanged)]
-        ending = {each.name for each in changes if isinstance(each, VirtualClusterRemoved | VirtualClusterRenewed)}
+    def _plan(self, config: Config, changes: tuple[Change, ...]) -> _Plan:
+        reconnected = frozenset(ClusterName(each.name) for each in changes if isinstance(each, ClusterChanged))
+        changed = {each.name: each.keys for each in changes if isinstance(each, VirtualClusterChanged)}
+        ended = {each.name for each in changes if isinstance(each, VirtualClusterRemoved | VirtualClusterRenewed)}
+        begun = {each.name for each in changes if isinstance(each, VirtualClusterAdded | VirtualClusterRenewed)}
         left: dict[str, frozenset[ClusterName]] = {}
+        running = self._virtual_clusters.names()
         for configured in config.virtual_clusters:
-            if configured.name in ending or configured.name not in virtual_clusters.names():
+            name = configured.name
+            if name in begun or name not in running:
+                begun.add(name)
                 continue
-            clusters = virtual_clusters.clusters_to_leave(configured, reconnected)
+            clusters = self._virtual_clusters.clusters_to_leave(configured, config.routers, reconnected)
             if clusters is None:
-                ending.add(configured.name)
+                ended.add(name)
+                begun.add(name)
             else:
-                left[configured.name] = clusters
+                left[name] = clusters
+        return _Plan(reconnected, frozenset(ended), frozenset(begun), left, changed)
+
+    async def _apply(self, config: Config, plan: _Plan, prepared: Prepared, tasks: anyio.abc.TaskGroup) -> None:
+        virtual_clusters = self._virtual_clusters
         before, self.config = self.config, config
         async with anyio.create_task_group() as leaving:
-            leaving.start_soon(virtual_clusters.stop, sorted(ending), self.grace)
-            for name, clusters in left.items():
+            leaving.start_soon(virtual_clusters.stop, sorted(plan.ended), self.grace)
+            for name, clusters in plan.left.items():
                 for cluster in clusters:
                     leaving.start_soon(virtual_clusters.leave, name, cluster, self.grace)
         self._change_process(before, config)
-        await self._clusters.change(config, reconnected)
-        changed = {each.name: each.keys for each in changes if isinstance(each, VirtualClusterChanged)}
+        await self._clusters.change(config, plan.reconnected)
+        left, changed = plan.left, plan.changed
         for configured in config.virtual_clusters:
             name = configured.name
             if name in left and (left[name] or name in changed):
                 setup = prepared.setups[name] if _SECURITY.intersection(changed.get(name, ())) else None
                 await virtual_clusters.change(configured, setup, left[name], self.grace, tasks)
         for configured in config.virtual_clusters:
-            if configured.name not in virtual_clusters.names():
+            if configured.name in plan.begun:
                 setup = prepared.setups[configured.name]
                 running = virtual_clusters.build(configured, setup, self._clusters, tasks)
                 await virtual_clusters.serve(running, tasks)
@@ -269,16 +298,8 @@ class Reconfiguring:
         self._virtual_clusters.watched.append(self.admin.certificate.files)
 
 
-def _newly_linked(before: Config, config: Config, changes: tuple[Change, ...]) -> set[ClusterName]:
+def _newly_linked(before: Config, config: Config, plan: _Plan) -> set[ClusterName]:
     """Returns the clusters to which targets get new connections."""
     had = {name for each in before.virtual_clusters for name in linked_clusters(each, before.routers)}
-    reconnected = {change.name for change in changes if isinstance(change, ClusterChanged)}
-    begun = {change.name for change in changes if isinstance(change, VirtualClusterAdded | VirtualClusterRenewed)}
-    linked = [(each.name in begun, linked_clusters(each, config.routers)) for each in config.virtual_clusters]
-    return {name for begins, names in linked for name in names if begins or name in reconnected or name not in had}
-
-
-def _concerned(changes: tuple[Change, ...]) -> set[str]:
-    """Returns the virtual clusters that are built or changed."""
-    kinds = VirtualClusterAdded | VirtualClusterChanged | VirtualClusterRenewed
-    return {change.name for change in changes if isinstance(change, kinds)}
+    linked = [(each.name in plan.begun, linked_clusters(each, config.routers)) for each in config.virtual_clusters]
+    return {name for begins, names in linked for name in names if begins or name in plan.reconnected or name not in had}

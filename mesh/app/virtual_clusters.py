@@ -227,12 +227,13 @@ class VirtualClusters:
     # Change
 
     def clusters_to_leave(
-        self, configured: VirtualClusterConfig, reconnected: Collection[ClusterName]
+        self, configured: VirtualClusterConfig, routers: Sequence[RouterConfig], reconnected: Collection[ClusterName]
     ) -> frozenset[ClusterName] | None:
         """Returns the clusters that a virtual cluster must leave, at least for a while, if this configuration applies
-        and the clusters in `reconnected` get new connections. None if the virtual cluster must start again."""
+        and the clusters in `reconnected` get new connections. None if the virtual cluster must start again. routers:
+        those of this configuration."""
         return self._running[configured.name].configured_target.clusters_to_leave(
-            ChangedConfig(configured, self._routers), reconnected
+            ChangedConfig(configured, routers), reconnected
         )
 
     async def look_at_files(self) -> None:

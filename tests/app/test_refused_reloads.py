@@ -32,6 +32,12 @@ class Untouched:
         self.watched: list[object] = []
         self.is_prepared = False
 
+    def names(self) -> list[str]:
+        return ["shop"]
+
+    def clusters_to_leave(self, configured: object, routers: object, reconnected: object) -> frozenset[object]:
+        return frozenset()
+
     async def prepare(self, config: object, concerned: object) -> object:
         self.is_prepared = True
         return object()
