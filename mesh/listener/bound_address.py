@@ -7,12 +7,11 @@ import os
 import socket
 from functools import partial
 
-import anyio.abc
-
 from mesh.config.listeners import ListenerName
 from mesh.config.values import Address
 from mesh.listener.target import Target
 from mesh.listener.tls import BACKLOG, TlsListener
+from mesh.tasks import Tasks
 
 
 class BoundAddress:
@@ -42,7 +41,7 @@ class BoundAddress:
             )
         )
 
-    async def serve(self, target: Target, node: int | None, listener: ListenerName, tasks: anyio.abc.TaskGroup) -> None:
+    async def serve(self, target: Target, node: int | None, listener: ListenerName, tasks: Tasks) -> None:
         """Serves a target here. node: the id of the address's node, as in Metadata; None for a bootstrap address.
         listener: the listener of the address."""
         accept = partial(target.accept, node, listener)

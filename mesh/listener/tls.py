@@ -12,16 +12,17 @@ import socket
 import ssl
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import anyio
-import anyio.abc
 
 from mesh.config.listeners import FIRST, ListenerName
 from mesh.config.security.model import ListenerTls, TlsConfig
 from mesh.listener.limits import network_of
 from mesh.listener.listener import Listener
+from mesh.tasks import OwnedTask, TaskName, Tasks
 from mesh.telemetry.log_rate import LogRate
 from mesh.telemetry.logs import get_logger
 
@@ -86,7 +87,7 @@ class TlsListener:
         bound: asyncio.Server,
         listener: Listener,
         accept: Callable[[], asyncio.BaseProtocol],
-        tasks: anyio.abc.TaskGroup,
+        tasks: Tasks,
         name: ListenerName = FIRST,
     ) -> None:
         self._listener = listener
@@ -102,8 +103,9 @@ class TlsListener:
         for listening in self._sockets:
             listening.setblocking(False)
             listening.listen(BACKLOG)
-            self._accepting.append(anyio.CancelScope())
-            self._tasks.start_soon(self._accept, listening, self._accepting[-1])
+            scope = anyio.CancelScope()
+            self._accepting.append(scope)
+            self._tasks.start(self._task(TaskName.ACCEPTING), partial(self._accept, listening, scope))
 
     def close(self) -> None:
         """Stops accepting connections."""
@@ -112,7 +114,10 @@ class TlsListener:
 
     async def _accept(self, listening: socket.socket, scope: anyio.CancelScope) -> None:
         with listening, scope:
-            await self._accept_all(listening)
+            await self._tasks.keep_running(self._task(TaskName.ACCEPTING), partial(self._accept_all, listening))
+
+    def _task(self, name: TaskName) -> OwnedTask:
+        return OwnedTask(name, self._listener.name)
 
     async def _accept_all(self, listening: socket.socket) -> None:
         loop = asyncio.get_running_loop()
@@ -129,7 +134,8 @@ class TlsListener:
                 self._failed(str(peer[0]), "busy", f"{self._shaking.total()} handshakes at the same time")
             else:
                 self._shaking[network] += 1
-                self._tasks.start_soon(self._shake, accepted, str(peer[0]))
+                handshake = partial(self._shake, accepted, str(peer[0]))
+                self._tasks.start(self._task(TaskName.HANDSHAKE), handshake)
 
     async def _shake(self, accepted: socket.socket, client_host: str) -> None:
         tls = self._listener.security.tls_of(self._name)
