@@ -43,6 +43,7 @@ def server_context(config: TlsConfig) -> ssl.SSLContext:
     """Makes the TLS context of a configuration. Raises OSError (ssl.SSLError is one) or ValueError if the files cannot
     be used; the message names the file and the reason."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.sslobject_class = _WithoutDecodedCertificate
     context.sni_callback = _remember_name
     context.minimum_version = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}[
         config.minimum_version
@@ -64,6 +65,14 @@ def server_context(config: TlsConfig) -> ssl.SSLContext:
         modes = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
         context.verify_mode = modes[config.client_authentication]
     return context
+
+
+class _WithoutDecodedCertificate(ssl.SSLObject):
+    """An end of a TLS connection that gives certificates in DER only. Event loops decode the certificate of each peer,
+    although no code uses the result. Python fails at texts that are not encoded as they should be."""
+
+    def getpeercert(self, binary_form: bool = False) -> Any:
+        return super().getpeercert(True) if binary_form else None
 
 
 def _remember_name(connection: Any, name: str | None, context: ssl.SSLContext) -> None:
@@ -152,6 +161,8 @@ class TlsListener:
             )
         except ssl.SSLError as error:
             self._failed(client_host, "handshake", _reason(error))
+        except ValueError as error:
+            self._failed(client_host, "handshake", str(error))
         except TimeoutError:
             self._failed(client_host, "timeout", f"not finished within {HANDSHAKE_TIMEOUT:g} s")
         except OSError as error:
