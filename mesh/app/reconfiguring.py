@@ -298,6 +298,7 @@ class Reconfiguring:
             except Exception as problem:  # noqa: BLE001 - the process continues with what it could change
                 self._reports.failed(_RELOAD, problem, None)
                 self._incomplete |= {name: _Incomplete.now(problem) for name in sorted(plan.touched)}
+        self._virtual_clusters.release()
         if self._scope.cancel_called:
             self._outcome = ReloadOutcome("given up", time.time(), changes, ("the process is stopping",))
             return

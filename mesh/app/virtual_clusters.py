@@ -151,13 +151,36 @@ class VirtualClusters:
 
     async def prepare(self, config: Config, names: Collection[str]) -> Prepared:
         """Prepares the virtual clusters with these names. Raises ConfigurationError like `set_up`, and also if an
-        address is not free, or if a router or an interceptor cannot be made. Then it keeps nothing new."""
+        address is not free, or if a router or an interceptor cannot be made. Raises OSError if no descriptor is left.
+        Then it keeps nothing new."""
         for configured in config.virtual_clusters:
             if configured.name in names:
                 try_routers(configured, config.routers)
                 try_interceptors(configured, config.interceptors, config.routers)
         setups, bound = self.set_up(config, names), await self._bind_all(config)
+        try:
+            self._reserve(config, names, self._addresses | bound)
+        except OSError:
+            for listening in bound.values():
+                listening.close()
+            raise
         return Prepared(setups, bound, config.routers, config.interceptors, config.interceptor_workers)
+
+    def _reserve(self, config: Config, names: Collection[str], addresses: Mapping[Address, BoundAddress]) -> None:
+        """Takes the descriptors with which the virtual clusters with these names will listen. Raises OSError."""
+        try:
+            for configured in config.virtual_clusters:
+                if configured.name in names:
+                    for each in addresses_of(configured, config.routers):
+                        addresses[each.address].reserve()
+        except OSError:
+            self.release()
+            raise
+
+    def release(self) -> None:
+        """Gives back descriptors that a change did not need."""
+        for listening in self._addresses.values():
+            listening.release()
 
     def take_over(self, prepared: Prepared) -> None:
         """Takes over what was prepared: its addresses, routers and interceptors are the current ones from now on."""

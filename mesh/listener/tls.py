@@ -7,11 +7,10 @@ moment, and a handshake that fails is counted and logged.
 from __future__ import annotations
 
 import asyncio
-import os
 import socket
 import ssl
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -87,13 +86,13 @@ def requested_name(transport: asyncio.BaseTransport) -> str | None:
 class TlsListener:
     """Accepts connections at an address, makes them TLS connections, and gives them to a target.
 
-    bound: has the address, and accepts no connections itself; it stays open. accept: makes the protocol of a
+    sockets: bound to the address; the listener closes them. accept: makes the protocol of a
     connection. name: the name of the listener with this TLS.
     """
 
     def __init__(
         self,
-        bound: asyncio.Server,
+        sockets: Sequence[socket.socket],
         listener: Listener,
         accept: Callable[[], asyncio.BaseProtocol],
         tasks: Tasks,
@@ -105,7 +104,7 @@ class TlsListener:
         self._tasks = tasks
         self._shaking: Counter[str] = Counter()
         self._rate = LogRate()
-        self._sockets = [socket.socket(fileno=os.dup(each.fileno())) for each in bound.sockets]
+        self._sockets = sockets
         self._accepting: list[anyio.CancelScope] = []
 
     async def start_serving(self) -> None:

@@ -94,7 +94,7 @@ def assert_all_serve(mesh: RunningMesh) -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        {"properties": {"client.id": "mesh"}},
+        pytest.param({"properties": {"client.id": "mesh"}}, marks=pytest.mark.smoke),
         pytest.param({"bootstrap_servers": "localhost"}, marks=pytest.mark.long),
         pytest.param({"engine": "librdkafka"}, marks=pytest.mark.long),
         pytest.param({"producer_id_tag": 7}, marks=pytest.mark.long),

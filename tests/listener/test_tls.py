@@ -38,7 +38,7 @@ async def test_an_address_that_ends_no_handshake_keeps_nobody_else_out(monkeypat
 
     async with anyio.create_task_group() as tasks:
         kept = Tasks(tasks, TaskHealth(Metrics()))
-        listener = TlsListener(bound, cast("Any", server), asyncio.Protocol, kept)
+        listener = TlsListener([bound.sockets[0].dup()], cast("Any", server), asyncio.Protocol, kept)
         await listener.start_serving()
         for _ in range(10):
             await connect("127.0.0.2")
