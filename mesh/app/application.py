@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import gc
 import signal
+import socket
+from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
 from uuid import uuid4
@@ -35,15 +37,17 @@ from mesh.config.mistakes import ConfigurationError, Mistake
 from mesh.config.model import Admin, Config, Look, PoolTargetConfig
 from mesh.config.values import Address
 from mesh.config.warnings import warnings_of
+from mesh.listener.admin_tls import AdminTls, admin_certificate
 from mesh.listener.limits import Descriptors, raise_descriptor_limit
-from mesh.listener.listener_setup import admin_certificate
 from mesh.listener.watched_files import watch
 from mesh.memory import MemoryBudget
 from mesh.records.spans import ClusterName
+from mesh.tasks import OwnedTask, TaskName, Tasks
 from mesh.telemetry.journal import DeliveryLogs, Journal
 from mesh.telemetry.logs import configure_logs, get_logger
 from mesh.telemetry.loop_lag import measure_loop_lag
 from mesh.telemetry.metrics import Metrics
+from mesh.telemetry.task_health import TaskHealth
 from mesh.telemetry.upstream_health import UpstreamHealth
 from mesh.upstream.librdkafka_properties import Properties
 from mesh.upstream.store.store import TopicStore
@@ -69,8 +73,17 @@ def run(config: Config, file: Path, worker: ThisWorker | None = None) -> int:
 
 async def _run(config: Config, file: Path, worker: ThisWorker | None) -> int:
     app = Application(config, file, worker)
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(app.heed_signals, tasks.cancel_scope)
+    # The receiver stays open: while no code receives signals, SIGHUP would end the process.
+    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
+        code = await _serve(app, signals)
+    log.info("stopped")
+    return code
+
+
+async def _serve(app: Application, signals: AsyncIterator[signal.Signals]) -> int:
+    async with anyio.create_task_group() as group:
+        tasks = Tasks(group, app.task_health)
+        tasks.keep(OwnedTask(TaskName.SIGNALS), partial(app.heed_signals, signals, group.cancel_scope))
         await app.start(tasks)
         await app.stopping.wait()
         deadline = app.config.drain_timeout
@@ -78,8 +91,7 @@ async def _run(config: Config, file: Path, worker: ThisWorker | None) -> int:
             await app.drain()
         if scope.cancelled_caught:
             log.warning("stop deadline exceeded", deadline=deadline)
-        tasks.cancel_scope.cancel()
-    log.info("stopped")
+        group.cancel_scope.cancel()
     return 0
 
 
@@ -89,6 +101,7 @@ class Application:
         loaded, config = config, config.for_worker(number)
         self._worker = worker
         self._metrics = Metrics()
+        self.task_health = TaskHealth(self._metrics)
         memory = MemoryBudget(config.budget)
         descriptors = _descriptors(max(each.limits.connections for each in config.virtual_clusters))
         upstream_health = UpstreamHealth(tuple(cluster.name for cluster in config.clusters))
@@ -106,9 +119,12 @@ class Application:
             DeliveryLogs(logs) if logs else None,
             self._exporting.batch_every,
             self._store,
+            self.task_health,
         )
         self._clusters = UpstreamClusters(config, upstream_health, self._virtual_clusters.pass_on_topics)
-        self._reconfiguring = Reconfiguring(loaded, file, memory, self._clusters, self._virtual_clusters, number)
+        self._reconfiguring = Reconfiguring(
+            loaded, file, memory, self._clusters, self._virtual_clusters, self.task_health, number
+        )
         self._metrics.add_collector(self._reconfiguring.samples)
         self._readiness = Readiness(
             upstream_health,
@@ -117,6 +133,7 @@ class Application:
             self._reconfiguring,
             waiting=self._virtual_clusters.waiting,
             grace=self._reconfiguring.grace,
+            task_health=self.task_health,
         )
         self._instance = worker.instance if worker is not None else uuid4().hex
         token = config.admin.token if config.admin is not None else None
@@ -128,7 +145,7 @@ class Application:
         """The configuration that runs at present."""
         return self._reconfiguring.config
 
-    async def start(self, tasks: anyio.abc.TaskGroup) -> None:
+    async def start(self, tasks: Tasks) -> None:
         config, virtual_clusters = self.config, self._virtual_clusters
         for warning in warnings_of(config):
             log.warning("configuration warning", detail=str(warning))
@@ -141,16 +158,19 @@ class Application:
         self._clusters.keep_settings(settings_for(config, linked))
         prepared = await virtual_clusters.prepare(config, [each.name for each in config.virtual_clusters])
         virtual_clusters.take_over(prepared)
-        tasks.start_soon(measure_loop_lag, self._metrics)
-        tasks.start_soon(self._exporting.keep_sending, self._metrics)
-        tasks.start_soon(self._upstream_health.keep_reminding)
+        tasks.keep(OwnedTask(TaskName.LOOP_LAG), partial(measure_loop_lag, self._metrics))
+        if self._exporting.sends_metrics:
+            tasks.keep(OwnedTask(TaskName.METRICS_EXPORT), partial(self._exporting.keep_sending, self._metrics))
+        tasks.keep(OwnedTask(TaskName.REMINDERS), self._upstream_health.keep_reminding)
         if self._peers is not None:
-            tasks.start_soon(self._peers.keep_asking)
+            tasks.keep(OwnedTask(TaskName.PEERS), self._peers.keep_asking)
         running = [
             virtual_clusters.build(each, prepared.setups[each.name], self._clusters, tasks)
             for each in config.virtual_clusters
         ]
-        tasks.start_soon(watch, virtual_clusters.watched)
+        tasks.keep(
+            OwnedTask(TaskName.WATCHED_FILES), partial(watch, virtual_clusters.watched, virtual_clusters.file_failed)
+        )
         pools = [each for each in running if isinstance(each.configured.target, PoolTargetConfig)]
         for each in running:  # other targets have no topics of their own, and do not wait for clusters that are down
             if each not in pools:
@@ -167,16 +187,15 @@ class Application:
         else:
             log.warning("listening; no upstream cluster reachable", clusters=reached)
 
-    async def heed_signals(self, scope: anyio.CancelScope) -> None:
-        with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
-            async for number in signals:
-                if number == signal.SIGHUP:
-                    self._reconfiguring.ask_soon()
-                    continue
-                if self.stopping.is_set():
-                    log.warning("stopped at once: second signal", signal=number.name)
-                    scope.cancel()
-                    return
+    async def heed_signals(self, signals: AsyncIterator[signal.Signals], scope: anyio.CancelScope) -> None:
+        """Handles signals until cancelled. scope: cancelled at the second order to stop."""
+        async for number in signals:
+            if number == signal.SIGHUP:
+                self._reconfiguring.ask_soon()
+            elif self.stopping.is_set():
+                log.warning("stopped at once: second signal", signal=number.name)
+                scope.cancel()
+            else:
                 log.info("stopping", signal=number.name)
                 self._readiness.stopping = True
                 self.stopping.set()
@@ -200,34 +219,38 @@ class Application:
         if self._store is not None:
             await self._store.close()
 
-    async def _serve_admin(self, tasks: anyio.abc.TaskGroup, configured: Admin) -> None:
-        certificate = admin_certificate(configured.tls) if configured.tls is not None else None
-        context = None
-        if certificate is not None:
-            context = certificate.context
-            self._virtual_clusters.watched.append(certificate.files)
-        access = AdminAccess(configured.token, configured.open_probes, context)
+    async def _serve_admin(self, tasks: Tasks, configured: Admin) -> None:
+        tls = AdminTls(admin_certificate(configured.tls)) if configured.tls is not None else None
+        if tls is not None:
+            self._virtual_clusters.watched.append(tls.certificate.files)
+        access = AdminAccess(configured.token, configured.open_probes, tls.context if tls is not None else None)
         leases = self._leases()
-        admin = AdminSetup(access, leases, configured.listen.is_loopback, certificate)
+        admin = AdminSetup(access, leases, configured.listen.is_loopback, tls)
         self._reconfiguring.admin = admin
         admin.open(self._readiness)
-        listener = bind_admin(configured.listen)
-        await tasks.start(
-            partial(serve_admin, access=access, routes=self._routes(leases)), listener, *self._admin_state()
-        )
+        await self._serve_at(bind_admin(configured.listen), access, leases, tasks)
 
-    async def _serve_supervisor(self, tasks: anyio.abc.TaskGroup, worker: ThisWorker) -> None:
+    async def _serve_supervisor(self, tasks: Tasks, worker: ThisWorker) -> None:
         """Serves the supervisor, to which everything is open: it checks the rights of operators itself."""
         leases = self._leases()
         leases.may_change = self._readiness.may_change = True
         access = AdminAccess(worker.token, open_probes=False)
-        serve = partial(serve_admin, access=access, routes=self._routes(leases))
         listener = bind_admin(_ANY_PORT)
-        await tasks.start(serve, listener, *self._admin_state())
-        worker.answers_at(listener.getsockname()[1])
+        port = listener.getsockname()[1]
+        await self._serve_at(listener, access, leases, tasks)
+        worker.answers_at(port)
 
-    def _admin_state(self) -> tuple[Readiness, Metrics]:
-        return self._readiness, self._metrics
+    async def _serve_at(self, bound: socket.socket, access: AdminAccess, leases: LeaseApi, tasks: Tasks) -> None:
+        """Serves at a socket. After a failure it binds the address again."""
+        address = Address(*bound.getsockname()[:2])
+        unused = [bound]
+
+        async def serve(*, task_status: anyio.abc.TaskStatus[None]) -> None:
+            listener = unused.pop() if unused else bind_admin(address)
+            state, routes = self._readiness, self._routes(leases)
+            await serve_admin(listener, state, self._metrics, access=access, routes=routes, task_status=task_status)
+
+        await tasks.keep_started(OwnedTask(TaskName.ADMIN), serve)
 
     def _leases(self) -> LeaseApi:
         return LeaseApi(self._virtual_clusters.pools, self._clusters.addresses, lambda: self._readiness.serving)

@@ -29,12 +29,16 @@ class Exporting:
             self.batch_every = configured.spans.links_one_in
             self.spans = Tracing(self._collector(), configured.spans.one_in, configured.spans.limit)
 
-    async def keep_sending(self, metrics: Metrics) -> None:
-        """Sends metrics until it is cancelled. Returns at once if none are to be sent."""
-        if self._configured is not None and self._configured.metrics is not None:
-            from mesh.telemetry.otlp.metrics import keep_sending
+    @property
+    def sends_metrics(self) -> bool:
+        return self._configured is not None and self._configured.metrics is not None
 
-            await keep_sending(metrics.registry, self._collector(), self._configured.metrics.interval)
+    async def keep_sending(self, metrics: Metrics) -> None:
+        """Sends metrics until it is cancelled. Called only if they are to be sent."""
+        from mesh.telemetry.otlp.metrics import keep_sending
+
+        assert self._configured is not None and self._configured.metrics is not None
+        await keep_sending(metrics.registry, self._collector(), self._configured.metrics.interval)
 
     async def close(self) -> None:
         """Waits a few seconds until the last spans are sent."""

@@ -10,6 +10,7 @@ from mesh.admin.drain import answer as answer_drain
 from mesh.admin.status import status_of
 from mesh.listener.target import Target
 from mesh.runtime.pool.runtime import PoolRuntime
+from mesh.telemetry.task_health import TaskHealth
 from mesh.telemetry.upstream_health import UpstreamHealth
 
 _NO_TOKEN = "the admin address has no token (admin.token): {} on loopback only"
@@ -19,6 +20,9 @@ _NOT_SERVING = "the process is starting or stopping"
 class Reloading(Protocol):
     def described(self) -> dict[str, object]:
         """Returns the outcome of the last attempt to change the configuration."""
+
+    def degraded(self) -> list[dict[str, object]]:
+        """Returns the virtual clusters that the last attempt could not change."""
 
     async def ask(self) -> tuple[int, dict[str, object]]:
         """Reloads the configuration. Returns the HTTP status and the answer."""
@@ -41,6 +45,7 @@ class Readiness:
     """Returns the virtual clusters whose clients wait until the store has been read."""
     grace: float = 0.0
     """Seconds that members of a pool have to commit when it is drained."""
+    task_health: TaskHealth | None = None
 
     @property
     def serving(self) -> bool:
@@ -83,5 +88,7 @@ class Readiness:
         return {**status_of(self.targets), "configuration": of_configuration}
 
     def degraded(self) -> list[dict[str, object]]:
-        """Returns the problems upstream that do not stop the rest."""
-        return self.upstream_health.described()
+        """Returns the problems that do not stop the rest: those upstream, and tasks that fail."""
+        of_tasks = self.task_health.described() if self.task_health is not None else []
+        of_reload = self.reloading.degraded() if self.reloading is not None else []
+        return self.upstream_health.described() + of_tasks + of_reload

@@ -1,21 +1,23 @@
 """Applies a changed configuration to the running process: as a whole, or not at all.
 
-First it reads and checks everything that may be wrong: the file, the files that it names, and new addresses. After a
-mistake nothing changes. Then it leaves removed and reconnected parts in order, as at a stop: members commit what they
-hold of them, and everything else continues. Then new parts start.
+First it reads and checks everything that may be wrong: the file, the files that it names, and new addresses. Whatever
+fails until then, nothing changes. Then it leaves removed and reconnected parts in order, as at a stop: members commit
+what they hold of them, and everything else continues. Then new parts start. If one of them cannot start all the same,
+the others do, and the next reload starts it again.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
 import anyio
-import anyio.abc
 from anyio.to_thread import run_sync
 
 from mesh.admin.http import AdminAccess
@@ -38,25 +40,29 @@ from mesh.config.load import load
 from mesh.config.mistakes import ConfigurationError
 from mesh.config.model import Config
 from mesh.config.warnings import warnings_of
-from mesh.listener.listener_setup import AdminCertificate, admin_certificate
+from mesh.listener.admin_tls import AdminCertificate, AdminTls, admin_certificate
 from mesh.memory import MemoryBudget
 from mesh.records.spans import ClusterName
+from mesh.tasks import OwnedTask, TaskName, TaskReports, Tasks
 from mesh.telemetry.logs import configure_logs, get_logger
 from mesh.telemetry.metric_definitions import CONFIG_INFO, CONFIG_RELOAD_FAILED, CONFIG_RELOADED_SECONDS, MetricSample
+from mesh.telemetry.task_health import reason_of
+from mesh.upstream.links.connection_settings import ConnectionSettings
 
 log = get_logger(__name__)
 
+_RELOAD = OwnedTask(TaskName.RELOAD)
 _SECURITY = frozenset({"tls", "sasl", "authorization", "listeners"})
 
 
 @dataclass(slots=True)
 class AdminSetup:
-    """The settings of the admin address. certificate: None without TLS."""
+    """The settings of the admin address. tls: None without TLS."""
 
     access: AdminAccess
     leases: LeaseApi
     is_loopback: bool
-    certificate: AdminCertificate | None
+    tls: AdminTls | None
 
     def open(self, readiness: Readiness) -> None:
         """Allows reloads at the admin address: without a token only if no other machine can reach it."""
@@ -73,6 +79,59 @@ class ReloadOutcome:
     problems: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """The parts of the process that a changed configuration concerns.
+
+    reconnected: clusters that get new connections. ended, begun: virtual clusters that stop, and those that start
+    afterwards; one that restarts is in both. left: the clusters that each of the other virtual clusters leaves, at
+    least for a while. changed: the changed keys of each virtual cluster whose clients stay connected.
+    """
+
+    reconnected: frozenset[ClusterName]
+    ended: frozenset[str]
+    begun: frozenset[str]
+    left: Mapping[str, frozenset[ClusterName]]
+    changed: Mapping[str, tuple[str, ...]]
+
+    @property
+    def concerned(self) -> frozenset[str]:
+        """Returns the virtual clusters that are prepared, since they start or change."""
+        return self.begun | self.changed.keys()
+
+    @property
+    def touched(self) -> frozenset[str]:
+        """Returns the virtual clusters that start, change or leave a cluster."""
+        return self.concerned | {name for name, clusters in self.left.items() if clusters}
+
+
+@dataclass(frozen=True, slots=True)
+class _PreparedChange:
+    """A change that may be applied. loaded: the configuration in the file. certificate: that of the admin address, if
+    it has one."""
+
+    loaded: Config
+    config: Config
+    changes: tuple[Change, ...]
+    plan: _Plan
+    settings: Mapping[ClusterName, ConnectionSettings]
+    prepared: Prepared
+    certificate: AdminCertificate | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Incomplete:
+    """The failure of a reload at one virtual cluster. at: seconds on the clock."""
+
+    reason: str
+    at: float
+    since: datetime
+
+    @classmethod
+    def now(cls, problem: Exception) -> _Incomplete:
+        return cls(reason_of(problem), time.monotonic(), datetime.now(UTC))
+
+
 class Reconfiguring:
     """The reloading of the configuration: reads the file again, and changes the running process. config: the
     configuration that runs."""
@@ -84,10 +143,11 @@ class Reconfiguring:
         memory: MemoryBudget,
         clusters: UpstreamClusters,
         virtual_clusters: VirtualClusters,
+        reports: TaskReports,
         worker: int = 1,
     ) -> None:
-        """config: the configuration in the file at the start. worker: the number of this process among several, from
-        1."""
+        """config: the configuration in the file at the start. reports: gets failures that are bugs. worker: the number
+        of this process among several, from 1."""
         self.config = config.for_worker(worker)
         self.admin: AdminSetup | None = None
         self._file = file
@@ -95,13 +155,16 @@ class Reconfiguring:
         self._memory = memory
         self._clusters = clusters
         self._virtual_clusters = virtual_clusters
+        self._reports = reports
+        self._incomplete: dict[str, _Incomplete] = {}
+        """The virtual clusters that could not be changed, by name."""
         self._outcome = ReloadOutcome("started", time.time())
         self._since = self._outcome.at
         """The time at which the running configuration was read."""
         self._hash = fingerprint(config)
         self._lock = asyncio.Lock()
         self._scope: anyio.CancelScope | None = None
-        self._tasks: anyio.abc.TaskGroup | None = None
+        self._tasks: Tasks | None = None
         self._readiness: Readiness | None = None
 
     @property
@@ -110,8 +173,8 @@ class Reconfiguring:
         groups."""
         return min(self.config.drain_grace, self.config.drain_timeout * 0.6)
 
-    def begin(self, tasks: anyio.abc.TaskGroup, readiness: Readiness) -> None:
-        """Allows changes from now on, since clients are served. tasks: the task group of the process."""
+    def begin(self, tasks: Tasks, readiness: Readiness) -> None:
+        """Allows changes from now on, since clients are served. tasks: those of the process."""
         self._tasks, self._readiness = tasks, readiness
 
     async def end(self) -> None:
@@ -127,7 +190,7 @@ class Reconfiguring:
         """Starts a change after a signal. A signal during the start or the stop is ignored; a change waits for the one
         before it."""
         if self._tasks is not None:
-            self._tasks.start_soon(self.change)
+            self._tasks.start(_RELOAD, self.change)
 
     async def ask(self) -> tuple[int, dict[str, object]]:
         """Makes a change for a request, and answers when everything has changed. The change is completed even if the
@@ -142,7 +205,7 @@ class Reconfiguring:
             finally:
                 done.set()
 
-        self._tasks.start_soon(change)
+        self._tasks.start(_RELOAD, change)
         await done.wait()
         described = self.described()
         if self._outcome.state == "applied":
@@ -160,6 +223,22 @@ class Reconfiguring:
             "problems": list(outcome.problems),
         }
 
+    def degraded(self) -> list[dict[str, object]]:
+        """Returns the virtual clusters that the last reload could not change, in the form of
+        `UpstreamHealth.described`."""
+        now = time.monotonic()
+        return [
+            {
+                "what": "virtual cluster not changed by the reload",
+                "virtual_cluster": name,
+                "reason": each.reason,
+                "since": each.since.isoformat(timespec="seconds"),
+                "seconds": round(now - each.at, 1),
+                "meanwhile": "it may not be served; the next reload starts it again; other virtual clusters are served",
+            }
+            for name, each in self._incomplete.items()
+        ]
+
     def samples(self) -> Iterator[MetricSample]:
         """The samples for a scrape."""
         yield MetricSample(CONFIG_INFO, (self._hash,), 1)
@@ -174,78 +253,126 @@ class Reconfiguring:
             if self._tasks is None:
                 return
             try:
-                await self._change(self._tasks)
-            except ConfigurationError as problem:
-                problems = tuple(map(str, problem.mistakes))
-                self._outcome = ReloadOutcome("refused", time.time(), problems=problems)
-                log.warning("configuration not reloaded", path=str(self._file), reason="; ".join(problems))
+                prepared = await self._prepare()
+            except Exception as problem:  # noqa: BLE001 - nothing has changed yet
+                self._refuse(problem)
+            else:
+                await self._carry_out(prepared, self._tasks)
 
-    async def _change(self, tasks: anyio.abc.TaskGroup) -> None:
+    def _refuse(self, problem: Exception) -> None:
+        match problem:
+            case ConfigurationError(mistakes=mistakes):
+                problems = tuple(map(str, mistakes))
+            case OSError():  # for example, no descriptor is left
+                problems = (f"the system does not allow it now: {problem}",)
+            case _:
+                problems = (f"bug in kafka-mesh: {reason_of(problem)}",)
+                self._reports.failed(_RELOAD, problem, None)
+        self._outcome = ReloadOutcome("refused", time.time(), problems=problems)
+        log.warning("configuration not reloaded", path=str(self._file), reason="; ".join(problems))
+
+    async def _prepare(self) -> _PreparedChange:
+        """Does everything that may fail. Raises ConfigurationError or OSError; then nothing has changed."""
         loaded = await run_sync(load, self._file)
         config = loaded.for_worker(self._worker)
         comparison = compare(self.config, config)
         if comparison.refused:
             raise ConfigurationError(comparison.refused)
-        self._check_admin(config)
-        settings = settings_for(config, _newly_linked(self.config, config, comparison.changes))
-        prepared = await self._virtual_clusters.prepare(config, _concerned(comparison.changes))
-        self._take_admin_certificate(config)  # the last step that may fail: nothing has changed yet
-        self._virtual_clusters.take_over(prepared)
-        self._clusters.keep_settings(settings)
-        changes = comparison.changes
+        certificate = await self._read_admin_certificate(config)
+        plan = self._plan(config, comparison.changes)
+        settings = settings_for(config, _newly_linked(self.config, config, plan))
+        prepared = await self._virtual_clusters.prepare(config, plan.concerned)
+        return _PreparedChange(loaded, config, comparison.changes, plan, settings, prepared, certificate)
+
+    async def _carry_out(self, change: _PreparedChange, tasks: Tasks) -> None:
+        """Applies what was prepared. What fails all the same concerns one virtual cluster."""
+        loaded, config, changes, plan = change.loaded, change.config, change.changes, change.plan
+        self._virtual_clusters.take_over(change.prepared)
+        self._clusters.keep_settings(change.settings)
+        self._take_admin_certificate(change.certificate)
         self._outcome = ReloadOutcome("applying", time.time(), changes)
+        self._incomplete.clear()
         with anyio.CancelScope() as self._scope:
-            await self._apply(config, changes, prepared, tasks)
+            try:
+                await self._apply(config, plan, change.prepared, tasks)
+            except Exception as problem:  # noqa: BLE001 - the process continues with what it could change
+                self._reports.failed(_RELOAD, problem, None)
+                self._incomplete |= {name: _Incomplete.now(problem) for name in sorted(plan.touched)}
+        self._virtual_clusters.release()
         if self._scope.cancel_called:
             self._outcome = ReloadOutcome("given up", time.time(), changes, ("the process is stopping",))
             return
         self._since, self._hash = time.time(), fingerprint(loaded)
-        self._outcome = ReloadOutcome("applied", self._since, changes)
+        problems = tuple(f"virtual cluster {name}: {each.reason}" for name, each in self._incomplete.items())
+        self._outcome = ReloadOutcome("applied", self._since, changes, problems)
         log.info("configuration reloaded", changes=[str(change) for change in changes], hash=self._hash)
         for warning in warnings_of(config):
             log.warning("configuration warning", detail=str(warning))
 
-    async def _apply(
-        self, config: Config, changes: tuple[Change, ...], prepared: Prepared, tasks: anyio.abc.TaskGroup
-    ) -> None:
-        virtual_clusters = self._virtual_clusters
-        reconnected = [ClusterName(change.name) for change in changes if isinstance(change, ClusterChanged)]
-        ending = {each.name for each in changes if isinstance(each, VirtualClusterRemoved | VirtualClusterRenewed)}
+    def _plan(self, config: Config, changes: tuple[Change, ...]) -> _Plan:
+        reconnected = frozenset(ClusterName(each.name) for each in changes if isinstance(each, ClusterChanged))
+        changed = {each.name: each.keys for each in changes if isinstance(each, VirtualClusterChanged)}
+        ended = {each.name for each in changes if isinstance(each, VirtualClusterRemoved | VirtualClusterRenewed)}
+        begun = {each.name for each in changes if isinstance(each, VirtualClusterAdded | VirtualClusterRenewed)}
         left: dict[str, frozenset[ClusterName]] = {}
+        running = self._virtual_clusters.names()
         for configured in config.virtual_clusters:
-            if configured.name in ending or configured.name not in virtual_clusters.names():
+            name = configured.name
+            if name in begun or name not in running or name in self._incomplete:
+                begun.add(name)
+                ended |= {name} & set(running)
                 continue
-            clusters = virtual_clusters.clusters_to_leave(configured, reconnected)
+            clusters = self._virtual_clusters.clusters_to_leave(configured, config.routers, reconnected)
             if clusters is None:
-                ending.add(configured.name)
+                ended.add(name)
+                begun.add(name)
             else:
-                left[configured.name] = clusters
+                left[name] = clusters
+        return _Plan(reconnected, frozenset(ended), frozenset(begun), left, changed)
+
+    async def _apply(self, config: Config, plan: _Plan, prepared: Prepared, tasks: Tasks) -> None:
+        virtual_clusters = self._virtual_clusters
         before, self.config = self.config, config
         async with anyio.create_task_group() as leaving:
-            leaving.start_soon(virtual_clusters.stop, sorted(ending), self.grace)
-            for name, clusters in left.items():
+            leaving.start_soon(virtual_clusters.stop, sorted(plan.ended), self.grace)
+            for name, clusters in plan.left.items():
                 for cluster in clusters:
                     leaving.start_soon(virtual_clusters.leave, name, cluster, self.grace)
         self._change_process(before, config)
-        await self._clusters.change(config, reconnected)
-        changed = {each.name: each.keys for each in changes if isinstance(each, VirtualClusterChanged)}
+        await self._clusters.change(config, plan.reconnected)
+        left, changed = plan.left, plan.changed
         for configured in config.virtual_clusters:
             name = configured.name
             if name in left and (left[name] or name in changed):
                 setup = prepared.setups[name] if _SECURITY.intersection(changed.get(name, ())) else None
-                await virtual_clusters.change(configured, setup, left[name], self.grace, tasks)
+                with self._guarded(name):
+                    await virtual_clusters.change(configured, setup, left[name], self.grace, tasks)
         for configured in config.virtual_clusters:
-            if configured.name not in virtual_clusters.names():
-                setup = prepared.setups[configured.name]
-                running = virtual_clusters.build(configured, setup, self._clusters, tasks)
-                await virtual_clusters.serve(running, tasks)
+            if configured.name in plan.begun:
+                with self._guarded(configured.name):
+                    setup = prepared.setups[configured.name]
+                    running = virtual_clusters.build(configured, setup, self._clusters, tasks)
+                    await virtual_clusters.serve(running, tasks)
         virtual_clusters.rearrange(config)
         await virtual_clusters.look_at_files()
 
-    def _check_admin(self, config: Config) -> None:
-        """Raises ConfigurationError for unusable files of the admin address."""
-        if config.admin is not None and config.admin.tls is not None:
-            admin_certificate(config.admin.tls)
+    @contextmanager
+    def _guarded(self, name: str) -> Iterator[None]:
+        """Keeps an exception at one virtual cluster from the others."""
+        try:
+            yield
+        except Exception as problem:  # noqa: BLE001 - the other virtual clusters change all the same
+            self._failed(name, problem)
+
+    def _failed(self, name: str, problem: Exception) -> None:
+        self._incomplete[name] = _Incomplete.now(problem)
+        self._reports.failed(OwnedTask(TaskName.RELOAD, name), problem, None)
+
+    async def _read_admin_certificate(self, config: Config) -> AdminCertificate | None:
+        """Reads the files of the admin address. Raises ConfigurationError if they are unusable."""
+        if config.admin is None or config.admin.tls is None:
+            return None
+        return await run_sync(admin_certificate, config.admin.tls)
 
     def _change_process(self, before: Config, config: Config) -> None:
         self._memory.limit = config.budget
@@ -259,26 +386,17 @@ class Reconfiguring:
         self.admin.access.open_probes = config.admin.open_probes
         self.admin.open(self._readiness)
 
-    def _take_admin_certificate(self, config: Config) -> None:
-        """Reads the files of the admin address again. Raises ConfigurationError."""
-        if self.admin is None or self.admin.certificate is None or config.admin is None or config.admin.tls is None:
+    def _take_admin_certificate(self, certificate: AdminCertificate | None) -> None:
+        if self.admin is None or self.admin.tls is None or certificate is None:
             return
-        before = self.admin.certificate
-        self.admin.certificate = admin_certificate(config.admin.tls, before.context)
-        self._virtual_clusters.watched.remove(before.files)
-        self._virtual_clusters.watched.append(self.admin.certificate.files)
+        watched = self._virtual_clusters.watched
+        watched.remove(self.admin.tls.certificate.files)
+        self.admin.tls.replace(certificate)
+        watched.append(certificate.files)
 
 
-def _newly_linked(before: Config, config: Config, changes: tuple[Change, ...]) -> set[ClusterName]:
+def _newly_linked(before: Config, config: Config, plan: _Plan) -> set[ClusterName]:
     """Returns the clusters to which targets get new connections."""
     had = {name for each in before.virtual_clusters for name in linked_clusters(each, before.routers)}
-    reconnected = {change.name for change in changes if isinstance(change, ClusterChanged)}
-    begun = {change.name for change in changes if isinstance(change, VirtualClusterAdded | VirtualClusterRenewed)}
-    linked = [(each.name in begun, linked_clusters(each, config.routers)) for each in config.virtual_clusters]
-    return {name for begins, names in linked for name in names if begins or name in reconnected or name not in had}
-
-
-def _concerned(changes: tuple[Change, ...]) -> set[str]:
-    """Returns the virtual clusters that are built or changed."""
-    kinds = VirtualClusterAdded | VirtualClusterChanged | VirtualClusterRenewed
-    return {change.name for change in changes if isinstance(change, kinds)}
+    linked = [(each.name in plan.begun, linked_clusters(each, config.routers)) for each in config.virtual_clusters]
+    return {name for begins, names in linked for name in names if begins or name in plan.reconnected or name not in had}

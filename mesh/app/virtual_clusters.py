@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeAlias
 
 import anyio
-import anyio.abc
 
 from mesh.app.clusters import UpstreamClusters
 from mesh.app.configured_target import ChangedConfig, ConfiguredTarget, Services
@@ -34,9 +34,11 @@ from mesh.records.spans import ClusterName, TopicName
 from mesh.runtime.entity_router.moves.moves import Moves
 from mesh.runtime.pool.runtime import PoolRuntime
 from mesh.runtime.topologies.topologies import Topologies
+from mesh.tasks import OwnedTask, TaskName, Tasks
 from mesh.telemetry.journal import DeliveryLog
 from mesh.telemetry.logs import get_logger
 from mesh.telemetry.metrics import Metrics
+from mesh.telemetry.task_health import TaskHealth
 from mesh.telemetry.upstream_health import UpstreamHealth
 from mesh.upstream.store.store import Store
 
@@ -86,7 +88,9 @@ class VirtualClusters:
         journal: DeliveryLog | None,
         batch_every: int,
         store: Store | None,
+        task_health: TaskHealth,
     ) -> None:
+        self._task_health = task_health
         self._journal = journal
         self._batch_every = batch_every
         self._store = store
@@ -147,13 +151,36 @@ class VirtualClusters:
 
     async def prepare(self, config: Config, names: Collection[str]) -> Prepared:
         """Prepares the virtual clusters with these names. Raises ConfigurationError like `set_up`, and also if an
-        address is not free, or if a router or an interceptor cannot be made. Then it keeps nothing new."""
+        address is not free, or if a router or an interceptor cannot be made. Raises OSError if no descriptor is left.
+        Then it keeps nothing new."""
         for configured in config.virtual_clusters:
             if configured.name in names:
                 try_routers(configured, config.routers)
                 try_interceptors(configured, config.interceptors, config.routers)
         setups, bound = self.set_up(config, names), await self._bind_all(config)
+        try:
+            self._reserve(config, names, self._addresses | bound)
+        except OSError:
+            for listening in bound.values():
+                listening.close()
+            raise
         return Prepared(setups, bound, config.routers, config.interceptors, config.interceptor_workers)
+
+    def _reserve(self, config: Config, names: Collection[str], addresses: Mapping[Address, BoundAddress]) -> None:
+        """Takes the descriptors with which the virtual clusters with these names will listen. Raises OSError."""
+        try:
+            for configured in config.virtual_clusters:
+                if configured.name in names:
+                    for each in addresses_of(configured, config.routers):
+                        addresses[each.address].reserve()
+        except OSError:
+            self.release()
+            raise
+
+    def release(self) -> None:
+        """Gives back descriptors that a change did not need."""
+        for listening in self._addresses.values():
+            listening.release()
 
     def take_over(self, prepared: Prepared) -> None:
         """Takes over what was prepared: its addresses, routers and interceptors are the current ones from now on."""
@@ -168,7 +195,7 @@ class VirtualClusters:
                 for path, address, _, _, is_common in addresses_of(each, config.routers):
                     if address not in self._addresses:
                         bound[address] = await _bind(address, ("virtual_clusters", index, *path), is_common)
-        except ConfigurationError:
+        except BaseException:
             for listening in bound.values():
                 listening.close()
             raise
@@ -181,7 +208,7 @@ class VirtualClusters:
         configured: VirtualClusterConfig,
         setup: ListenerSetup,
         clusters: UpstreamClusters,
-        tasks: anyio.abc.TaskGroup,
+        tasks: Tasks,
     ) -> Running:
         """Builds a virtual cluster that does not listen yet."""
         limiter = ConnectionLimiter(limits_of(configured.limits), self._descriptors, self._memory)
@@ -204,7 +231,7 @@ class VirtualClusters:
         self._secure(running, setup, tasks)
         return running
 
-    async def serve(self, running: Running, tasks: anyio.abc.TaskGroup) -> None:
+    async def serve(self, running: Running, tasks: Tasks) -> None:
         """Listens at the configured addresses, and at no others."""
         configured, security = running.configured, running.target.listener.security
         addresses = addresses_of(configured, self._routers)
@@ -227,18 +254,23 @@ class VirtualClusters:
     # Change
 
     def clusters_to_leave(
-        self, configured: VirtualClusterConfig, reconnected: Collection[ClusterName]
+        self, configured: VirtualClusterConfig, routers: Sequence[RouterConfig], reconnected: Collection[ClusterName]
     ) -> frozenset[ClusterName] | None:
         """Returns the clusters that a virtual cluster must leave, at least for a while, if this configuration applies
-        and the clusters in `reconnected` get new connections. None if the virtual cluster must start again."""
+        and the clusters in `reconnected` get new connections. None if the virtual cluster must start again. routers:
+        those of this configuration."""
         return self._running[configured.name].configured_target.clusters_to_leave(
-            ChangedConfig(configured, self._routers), reconnected
+            ChangedConfig(configured, routers), reconnected
         )
 
     async def look_at_files(self) -> None:
         """Reads changed files again."""
         for watched in tuple(self.watched):
-            await watched.check()
+            await watched.check(self.file_failed)
+
+    def file_failed(self, problem: BaseException) -> None:
+        """Reports an exception of a watched file that is a bug."""
+        self._task_health.failed(OwnedTask(TaskName.WATCHED_FILES), problem, None)
 
     async def leave(self, name: str, cluster: ClusterName, grace: float) -> None:
         await self._running[name].configured_target.leave(cluster, grace)
@@ -249,7 +281,7 @@ class VirtualClusters:
         setup: ListenerSetup | None,
         left: Iterable[ClusterName],
         grace: float,
-        tasks: anyio.abc.TaskGroup,
+        tasks: Tasks,
     ) -> None:
         """Applies a changed configuration. setup: None if its security has not changed. left: the clusters that
         `clusters_to_leave` returned before. grace: seconds that members have to commit."""
@@ -325,7 +357,7 @@ class VirtualClusters:
         self.targets.remove(running.target)
         del self._running[running.configured.name]
 
-    def _secure(self, running: Running, setup: ListenerSetup, tasks: anyio.abc.TaskGroup) -> None:
+    def _secure(self, running: Running, setup: ListenerSetup, tasks: Tasks) -> None:
         self._unwatch(running)
         if running.setup is not setup:
             running.setup.security = ListenerSecurity()  # the old setup may still be reading a file
@@ -335,7 +367,9 @@ class VirtualClusters:
         self.watched += setup.watched
         if setup.key_source is not None:
             running.keys = anyio.CancelScope()
-            tasks.start_soon(_within, running.keys, setup.key_source.keep_fresh)
+            task = OwnedTask(TaskName.TOKEN_KEYS, running.configured.name)
+            keep = partial(tasks.keep_running, task, setup.key_source.keep_fresh)
+            tasks.start(task, partial(_within, running.keys, keep))
 
     def _unwatch(self, running: Running) -> None:
         gone = running.setup.watched

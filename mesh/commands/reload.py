@@ -31,5 +31,9 @@ def reload(url: str, token: str | None, trusted: Path | None, timeout: float, re
         report(f"{found['file']} applied, hash {found['hash']}")
         for change in found["changes"] or ["nothing has changed"]:
             report(f"  {change}")
+        problems = found["problems"]
     except KeyError as problem:
         raise StatusUnavailable("not a kafka-mesh admin address") from problem
+    if problems:
+        reasons = "; ".join(map(str, problems))
+        raise StatusUnavailable(f"some parts could not be changed; see the log, and reload again: {reasons}")

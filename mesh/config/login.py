@@ -8,10 +8,10 @@ from pydantic import Field, StringConstraints
 
 from mesh.config.base import Model
 from mesh.config.security.model import FilePath
-from mesh.config.values import Scalar, matching
+from mesh.config.values import Scalar, http_url, matching
 
 _TEXT = StringConstraints(min_length=1)
-_URL = matching(r"https?://[^\s/]+\S*", "an http or https URL")
+_URL = http_url()
 _REGION = matching(r"[a-z]{2,}(-[a-z0-9]+)+", "a region of AWS, such as eu-central-1")
 
 

@@ -8,9 +8,9 @@ from pydantic import Field
 
 from mesh.config.base import Model
 from mesh.config.security.model import FilePath
-from mesh.config.values import Count, Duration, matching
+from mesh.config.values import Count, Duration, http_url
 
-_URL = matching(r"https?://[^\s/]+\S*", "an http or https URL, to which /v1/traces and /v1/metrics are added")
+_URL = http_url("an http or https URL, to which /v1/traces and /v1/metrics are added")
 
 
 class OtlpSpans(Model):

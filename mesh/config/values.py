@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Annotated, Final
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, StringConstraints
 from pydantic_core import PydanticCustomError
@@ -108,6 +109,23 @@ def matching(pattern: str, allowed: str) -> AfterValidator:
 
     def check(value: str) -> str:
         if compiled.fullmatch(value) is None:
+            raise PydanticCustomError("text", "{allowed}", {"allowed": allowed})
+        return value
+
+    return AfterValidator(check)
+
+
+def http_url(allowed: str = "an http or https URL") -> AfterValidator:
+    """Returns a validator of URLs of HTTP with a host and, if they name one, a valid port. allowed: their
+    description."""
+
+    def check(value: str) -> str:
+        try:
+            parts = urlsplit(value)
+            is_valid = parts.scheme in ("http", "https") and parts.hostname and (parts.port or 1) > 0
+        except ValueError:  # of the port, or of a host in brackets
+            is_valid = False
+        if not is_valid or re.search(r"\s", value):
             raise PydanticCustomError("text", "{allowed}", {"allowed": allowed})
         return value
 

@@ -42,6 +42,8 @@ def read(text: bytes, variables: Mapping[str, str]) -> Document:
         raise ConfigurationError(
             [Mistake((), "", "YAML that neither contains itself nor is nested too deep")]
         ) from None
+    except (ValueError, OverflowError):  # the library fails at numbers that are too large, such as escapes
+        raise ConfigurationError([Mistake((), "", "a YAML document, without numbers that are too large")]) from None
     return Document(data, Environment(reader.used, reader.templates), tuple(reader.mistakes))
 
 
@@ -82,7 +84,7 @@ class _Reader:
     def _scalar(self, node: yaml.Node, path: KeyPath) -> object:
         try:
             value = self._loader.construct_object(node)
-        except (yaml.constructor.ConstructorError, ValueError):
+        except Exception:  # noqa: BLE001 - the library raises whatever its conversions do
             value = None
             self.mistakes.append(Mistake(path, f"line {node.start_mark.line + 1}", "a plain YAML value, without a tag"))
         return self._filled_in(value, path) if isinstance(value, str) else value

@@ -7,12 +7,11 @@ import os
 import socket
 from functools import partial
 
-import anyio.abc
-
 from mesh.config.listeners import ListenerName
 from mesh.config.values import Address
 from mesh.listener.target import Target
 from mesh.listener.tls import BACKLOG, TlsListener
+from mesh.tasks import Tasks
 
 
 class BoundAddress:
@@ -21,6 +20,8 @@ class BoundAddress:
 
     def __init__(self, bound: asyncio.Server) -> None:
         self._bound = bound
+        self._spare: list[socket.socket] = []
+        """The sockets for the next target."""
         self._serving: list[asyncio.Server | TlsListener] = []
 
     @classmethod
@@ -42,18 +43,31 @@ class BoundAddress:
             )
         )
 
-    async def serve(self, target: Target, node: int | None, listener: ListenerName, tasks: anyio.abc.TaskGroup) -> None:
+    async def serve(self, target: Target, node: int | None, listener: ListenerName, tasks: Tasks) -> None:
         """Serves a target here. node: the id of the address's node, as in Metadata; None for a bootstrap address.
         listener: the listener of the address."""
+        self.reserve()
+        sockets, self._spare = self._spare, []
         accept = partial(target.accept, node, listener)
         if target.listener.security.tls_of(listener) is not None:
-            encrypted = TlsListener(self._bound, target.listener, accept, tasks, listener)
+            encrypted = TlsListener(sockets, target.listener, accept, tasks, listener)
             await encrypted.start_serving()
             self._serving.append(encrypted)
             return
-        for each in self._bound.sockets:
-            own = socket.socket(fileno=os.dup(each.fileno()))
+        for own in sockets:
             self._serving.append(await asyncio.get_running_loop().create_server(accept, sock=own, backlog=BACKLOG))
+
+    def reserve(self) -> None:
+        """Takes the descriptors that the next `serve` needs. Raises OSError if none are left."""
+        if not self._spare:
+            for each in self._bound.sockets:
+                self._spare.append(socket.socket(fileno=os.dup(each.fileno())))
+
+    def release(self) -> None:
+        """Gives back what `reserve` has taken."""
+        for each in self._spare:
+            each.close()
+        self._spare.clear()
 
     def pause(self) -> None:
         """Stops serving. Clients that connect wait until the next target is served."""
@@ -63,4 +77,5 @@ class BoundAddress:
 
     def close(self) -> None:
         self.pause()
+        self.release()
         self._bound.close()

@@ -302,7 +302,11 @@ class ClientTransport:
     def _identify(self, transport: asyncio.Transport) -> None:
         session: Session | None = self.session
         if not self._is_taken_over:
-            session = self._listener.security.session(peer_certificate(transport), self.listener_name)
+            try:
+                session = self._listener.security.session(peer_certificate(transport), self.listener_name)
+            except ProtocolError as problem:
+                self.refuse(problem)
+                return
         if session is None:
             self.refuse(ProtocolError("unauthenticated", "no mapping rule is about the client's certificate"))
             return

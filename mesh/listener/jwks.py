@@ -8,6 +8,7 @@ import time
 import urllib.request
 from collections.abc import Awaitable, Callable
 from functools import partial
+from http.client import HTTPException
 from typing import TYPE_CHECKING, Final
 
 import anyio
@@ -36,7 +37,7 @@ Fetch = Callable[[], Awaitable["TokenKeys"]]
 
 class JwksSource:
     """The keys of a URL, fetched at intervals. interval: seconds between two fetches if none is requested. fetch:
-    returns the keys; raises OSError or ValueError."""
+    returns the keys; every exception means that they cannot be fetched."""
 
     def __init__(self, url: str, tokens: Tokens, interval: float, fetch: Fetch | None = None) -> None:
         self._url = url
@@ -65,9 +66,9 @@ class JwksSource:
                 with anyio.fail_after(LONGEST):
                     self._tokens.keys = await self._fetch()
                 self._fetched_at = begun
-            except (OSError, ValueError) as problem:  # TimeoutError is an OSError
+            except Exception as problem:  # noqa: BLE001 - whatever the issuer answers, the known keys stay
                 if not is_failing:
-                    reason = str(problem) or f"not finished within {LONGEST:g} s"
+                    reason = _reason(problem)
                     log.warning("token keys cannot be fetched", path=self._url, reason=reason)
                 is_failing = True
             else:
@@ -101,6 +102,18 @@ def fetch(url: str, one_at_a_time: threading.Lock) -> TokenKeys:
                     raise ValueError(f"more than {LARGEST} bytes")
                 if time.monotonic() > deadline:
                     raise TimeoutError(f"not finished within {LONGEST:g} s")
+    except HTTPException as problem:  # the start or the end of the answer is no HTTP
+        raise OSError(f"no valid HTTP answer: {type(problem).__name__}: {problem}") from problem
     finally:
         one_at_a_time.release()
     return keys_of_jwks(text)
+
+
+def _reason(problem: Exception) -> str:
+    match problem:
+        case TimeoutError():
+            return str(problem) or f"not finished within {LONGEST:g} s"
+        case OSError() | ValueError():
+            return str(problem)
+        case _:
+            return f"{type(problem).__name__}: {problem}"

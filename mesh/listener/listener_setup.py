@@ -5,7 +5,6 @@ from __future__ import annotations
 import ssl
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,7 +12,7 @@ from mesh.config.listeners import FIRST, ListenerName
 from mesh.config.mistakes import ConfigurationError, KeyPath, Mistake
 from mesh.config.model import VirtualClusterConfig
 from mesh.config.security.files import load_rules, load_users, rules_of, stored_users
-from mesh.config.security.model import Authorization, ListenerTls, OAuthBearer, SaslConfig, TlsConfig
+from mesh.config.security.model import Authorization, ListenerTls, OAuthBearer, SaslConfig
 from mesh.listener.jwks import JwksSource
 from mesh.listener.security import ListenerSecurity, Sasl, Tls, Tokens
 from mesh.listener.tls import server_context
@@ -46,7 +45,7 @@ class ListenerSetup:
             except ConfigurationError as problem:
                 problems += [Mistake((*at, *each.path), each.value, each.allowed) for each in problem.mistakes]
             except (OSError, ValueError) as problem:
-                problems.append(_mistake(at, watched.paths, problem))
+                problems.append(mistake_of(at, watched.paths, problem))
             self.watched.append(watched)
         if problems:
             raise ConfigurationError(problems)
@@ -135,35 +134,8 @@ class ListenerSetup:
         return Watched([config.rules_file] if config.rules_file is not None else [], load, apply)
 
 
-@dataclass(frozen=True, slots=True)
-class AdminCertificate:
-    """The certificate of the admin address. context: gets a new certificate when the files change."""
-
-    context: ssl.SSLContext
-    files: Watched[Any]
-
-
-def admin_certificate(config: TlsConfig, known: ssl.SSLContext | None = None) -> AdminCertificate:
-    """Reads the certificate of the admin address. known: a context in use, which is changed in place; None to make one.
-    Raises ConfigurationError for files that cannot be used."""
-    files = [config.certificate_file, config.key_file]
-    try:
-        made = server_context(config)
-    except (OSError, ValueError) as problem:
-        raise ConfigurationError([_mistake(("admin", "tls"), files, problem)]) from None
-
-    context = known or made
-    context.minimum_version = made.minimum_version
-
-    def apply(_checked: object) -> None:
-        context.load_cert_chain(config.certificate_file, config.key_file, lambda: config.key_password or "")
-
-    watched = Watched(files, lambda: server_context(config), apply)
-    watched.first()
-    return AdminCertificate(context, watched)
-
-
-def _mistake(path: KeyPath, files: Sequence[str], problem: Exception) -> Mistake:
+def mistake_of(path: KeyPath, files: Sequence[str], problem: Exception) -> Mistake:
+    """Returns the mistake of files that cannot be used. path: their key in the configuration."""
     match problem:
         case OSError(filename=str(name), strerror=str(reason)) if not isinstance(problem, ssl.SSLError):
             # The TLS files are read together; the mistake names this one.

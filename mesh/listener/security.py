@@ -17,6 +17,7 @@ from mesh.security.rules import UNLIMITED, Access, Rules
 from mesh.security.sasl import Exchange, Failure, Mechanism, Success
 from mesh.security.scram import ScramExchange, ScramHash
 from mesh.security.session import Begin, Mechanisms, Session
+from mesh.wire.errors import ProtocolError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -110,7 +111,8 @@ class ListenerSecurity:
         return self.tls if listener == FIRST else self.further_tls.get(listener)
 
     def session(self, peer_certificate: bytes | None, listener: ListenerName = FIRST) -> Session | None:
-        """Returns the session of a new connection; None if no mapping rule is about its certificate (DER).
+        """Returns the session of a new connection; None if no mapping rule is about its certificate (DER). Raises
+        ProtocolError if the certificate cannot be read.
 
         With SASL the certificate only admits the client, as in Kafka; SASL gives the identity.
         """
@@ -119,7 +121,7 @@ class ListenerSecurity:
         principal: Principal | None = ANONYMOUS
         tls = self.tls_of(listener)
         if tls is not None and peer_certificate is not None:
-            principal = principal_of(distinguished_name(peer_certificate), tls.mapping)
+            principal = principal_of(subject_of(peer_certificate), tls.mapping)
         return None if principal is None else Session(principal=principal)
 
     def change(self, other: ListenerSecurity) -> None:
@@ -135,6 +137,14 @@ class ListenerSecurity:
         if self.rules is None:
             return UNLIMITED
         return self.rules.access(principal or ANONYMOUS, host)
+
+
+def subject_of(certificate: bytes) -> str:
+    """Returns the subject of a client's certificate (DER). Raises ProtocolError if it cannot be read."""
+    try:
+        return distinguished_name(certificate)
+    except ValueError as problem:
+        raise ProtocolError("unauthenticated", f"the client's certificate cannot be read: {problem}") from None
 
 
 def peer_certificate(transport: Any) -> bytes | None:

@@ -7,21 +7,21 @@ moment, and a handshake that fails is counted and logged.
 from __future__ import annotations
 
 import asyncio
-import os
 import socket
 import ssl
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import anyio
-import anyio.abc
 
 from mesh.config.listeners import FIRST, ListenerName
 from mesh.config.security.model import ListenerTls, TlsConfig
 from mesh.listener.limits import network_of
 from mesh.listener.listener import Listener
+from mesh.tasks import OwnedTask, TaskName, Tasks
 from mesh.telemetry.log_rate import LogRate
 from mesh.telemetry.logs import get_logger
 
@@ -42,6 +42,7 @@ def server_context(config: TlsConfig) -> ssl.SSLContext:
     """Makes the TLS context of a configuration. Raises OSError (ssl.SSLError is one) or ValueError if the files cannot
     be used; the message names the file and the reason."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.sslobject_class = _WithoutDecodedCertificate
     context.sni_callback = _remember_name
     context.minimum_version = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}[
         config.minimum_version
@@ -65,6 +66,14 @@ def server_context(config: TlsConfig) -> ssl.SSLContext:
     return context
 
 
+class _WithoutDecodedCertificate(ssl.SSLObject):
+    """An end of a TLS connection that gives certificates in DER only. Event loops decode the certificate of each peer,
+    although no code uses the result. Python fails at texts that are not encoded as they should be."""
+
+    def getpeercert(self, binary_form: bool = False) -> Any:
+        return super().getpeercert(True) if binary_form else None
+
+
 def _remember_name(connection: Any, name: str | None, context: ssl.SSLContext) -> None:
     connection.requested_name = name
 
@@ -77,16 +86,16 @@ def requested_name(transport: asyncio.BaseTransport) -> str | None:
 class TlsListener:
     """Accepts connections at an address, makes them TLS connections, and gives them to a target.
 
-    bound: has the address, and accepts no connections itself; it stays open. accept: makes the protocol of a
+    sockets: bound to the address; the listener closes them. accept: makes the protocol of a
     connection. name: the name of the listener with this TLS.
     """
 
     def __init__(
         self,
-        bound: asyncio.Server,
+        sockets: Sequence[socket.socket],
         listener: Listener,
         accept: Callable[[], asyncio.BaseProtocol],
-        tasks: anyio.abc.TaskGroup,
+        tasks: Tasks,
         name: ListenerName = FIRST,
     ) -> None:
         self._listener = listener
@@ -95,15 +104,16 @@ class TlsListener:
         self._tasks = tasks
         self._shaking: Counter[str] = Counter()
         self._rate = LogRate()
-        self._sockets = [socket.socket(fileno=os.dup(each.fileno())) for each in bound.sockets]
+        self._sockets = sockets
         self._accepting: list[anyio.CancelScope] = []
 
     async def start_serving(self) -> None:
         for listening in self._sockets:
             listening.setblocking(False)
             listening.listen(BACKLOG)
-            self._accepting.append(anyio.CancelScope())
-            self._tasks.start_soon(self._accept, listening, self._accepting[-1])
+            scope = anyio.CancelScope()
+            self._accepting.append(scope)
+            self._tasks.start(self._task(TaskName.ACCEPTING), partial(self._accept, listening, scope))
 
     def close(self) -> None:
         """Stops accepting connections."""
@@ -112,7 +122,10 @@ class TlsListener:
 
     async def _accept(self, listening: socket.socket, scope: anyio.CancelScope) -> None:
         with listening, scope:
-            await self._accept_all(listening)
+            await self._tasks.keep_running(self._task(TaskName.ACCEPTING), partial(self._accept_all, listening))
+
+    def _task(self, name: TaskName) -> OwnedTask:
+        return OwnedTask(name, self._listener.name)
 
     async def _accept_all(self, listening: socket.socket) -> None:
         loop = asyncio.get_running_loop()
@@ -129,7 +142,8 @@ class TlsListener:
                 self._failed(str(peer[0]), "busy", f"{self._shaking.total()} handshakes at the same time")
             else:
                 self._shaking[network] += 1
-                self._tasks.start_soon(self._shake, accepted, str(peer[0]))
+                handshake = partial(self._shake, accepted, str(peer[0]))
+                self._tasks.start(self._task(TaskName.HANDSHAKE), handshake)
 
     async def _shake(self, accepted: socket.socket, client_host: str) -> None:
         tls = self._listener.security.tls_of(self._name)
@@ -146,6 +160,8 @@ class TlsListener:
             )
         except ssl.SSLError as error:
             self._failed(client_host, "handshake", _reason(error))
+        except ValueError as error:
+            self._failed(client_host, "handshake", str(error))
         except TimeoutError:
             self._failed(client_host, "timeout", f"not finished within {HANDSHAKE_TIMEOUT:g} s")
         except OSError as error:

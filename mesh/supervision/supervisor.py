@@ -19,7 +19,7 @@ from mesh.app.targets import addresses_of
 from mesh.config.load import load
 from mesh.config.mistakes import ConfigurationError, Mistake
 from mesh.config.model import Config
-from mesh.listener.listener_setup import AdminCertificate, admin_certificate
+from mesh.listener.admin_tls import AdminTls, admin_certificate
 from mesh.listener.watched_files import Watched, watch
 from mesh.supervision.admin import WorkersAdmin
 from mesh.supervision.worker_process import WorkerProcess, WorkerRequest, WorkerUnavailable
@@ -64,7 +64,7 @@ class Supervisor:
         instance = uuid4().hex
         self._workers = [WorkerProcess(number, instance, file) for number in range(1, config.workers + 1)]
         self._access = AdminAccess()
-        self._certificate: AdminCertificate | None = None
+        self._tls: AdminTls | None = None
         self._watched: list[Watched[Any]] = []
         self._at_work = anyio.Lock()
         self._stopping = anyio.Event()
@@ -75,9 +75,9 @@ class Supervisor:
         if admin is None:
             return
         if admin.tls is not None:
-            self._certificate = admin_certificate(admin.tls)
-            self._watched.append(self._certificate.files)
-            self._access.tls = self._certificate.context
+            self._tls = AdminTls(admin_certificate(admin.tls))
+            self._watched.append(self._tls.certificate.files)
+            self._access.tls = self._tls.context
         asked = WorkersAdmin(self._workers, self._is_open, self.reload)
         serve = partial(serve_http, bind_admin(admin.listen), TokenGuard(asked.app(), self._access), self._access.tls)
         await tasks.start(serve)
@@ -138,9 +138,9 @@ class Supervisor:
         configure_logs(config.log.level, config.log.format)
         if config.admin is not None:
             self._access.token, self._access.open_probes = config.admin.token, config.admin.open_probes
-        if self._certificate is not None and config.admin is not None and config.admin.tls is not None:
-            self._certificate = admin_certificate(config.admin.tls, self._certificate.context)
-            self._watched[:] = [self._certificate.files]
+        if self._tls is not None and config.admin is not None and config.admin.tls is not None:
+            self._tls.replace(admin_certificate(config.admin.tls))
+            self._watched[:] = [self._tls.certificate.files]
 
     def _is_open(self) -> bool:
         admin = self._config.admin

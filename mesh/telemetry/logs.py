@@ -76,6 +76,7 @@ VOCABULARY: Final[Mapping[str, str]] = {
     "span": "FIRST..LAST, upstream offsets",
     "standing": "active, suspended in a rebalance, or absent: whether a partition is this process's",
     "start": "the upstream offset at which the engine goes on",
+    "task": "a task of the process; one of a fixed set",
     "topic": "name of a topic",
     "traceback": "a traceback as text; written as `exception`",
     "other": "a second upstream cluster, beside `cluster`",

@@ -157,6 +157,10 @@ class Metrics:
         """Counts an engine that failed because of a bug, and is replaced."""
         self._events.engine_failures.labels(cluster).inc()
 
+    def task_failed(self, task: str) -> None:
+        """Counts a failure of a task that no code awaits. task: one of a fixed set."""
+        self._events.task_failures.labels(task).inc()
+
     def loop_lag(self, seconds: float) -> None:
         """Takes the time by which a callback of the event loop came later than it was due."""
         self._events.loop_lag.observe(seconds)
@@ -165,6 +169,9 @@ class Metrics:
 
     def watch_virtual_cluster(self, virtual_cluster: str) -> None:
         self._events.violations.labels(virtual_cluster)
+
+    def watch_task(self, task: str) -> None:
+        self._events.task_failures.labels(task)
 
     def watch_group(self, virtual_cluster: str, group: str, cluster: str) -> None:
         """Called when a pool begins to consume from a cluster."""
@@ -296,6 +303,7 @@ class _Events:
         )
         self.upstream_commits = counter("upstream_commits", "Commits to upstream groups.", "cluster", "result")
         self.engine_failures = counter("engine_failures", "Engines that failed and were replaced.", "cluster")
+        self.task_failures = counter("task_failures", "Failures of tasks of the process, which continues.", "task")
         self.journal = counter("journal_events", "Events of the delivery journal.", "result")
         self.loop_lag = Histogram(
             "kafka_mesh_event_loop_lag_seconds",

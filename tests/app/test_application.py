@@ -14,6 +14,7 @@ from mesh.app.clusters import UpstreamClusters
 from mesh.app.from_config import limits_of
 from mesh.config.model import ClientLimits, Config
 from mesh.listener.limits import Limits
+from mesh.tasks import Tasks
 from mesh.telemetry.upstream_health import UpstreamHealth
 from tests.integration.processes import free_port, free_ports
 
@@ -78,7 +79,7 @@ async def test_what_is_there_before_clients_are_served_is_not_looked_through_aga
     try:
         with anyio.fail_after(60):
             async with anyio.create_task_group() as tasks:
-                await app.start(tasks)
+                await app.start(Tasks(tasks, app.task_health))
                 assert gc.get_freeze_count() > 10_000
                 await app.drain()
                 tasks.cancel_scope.cancel()
@@ -154,7 +155,7 @@ async def test_only_pools_wait_for_clusters_that_are_down(monkeypatch: pytest.Mo
             async with anyio.create_task_group() as tasks:
 
                 async def start() -> None:
-                    await app.start(tasks)
+                    await app.start(Tasks(tasks, app.task_health))
                     started.set()
 
                 tasks.start_soon(start)

@@ -217,6 +217,11 @@ def test_what_is_wrong_changes_nothing_and_says_why(eu: tuple[RunningMesh, MockC
     )
     assert mesh.metric("kafka_mesh_config_reload_failed") == 1
 
+    mesh.file.write_text(f"{good}drain_grace: !!bool maybe\n")
+    refused = mesh.command()
+    assert refused.returncode == 2
+    assert "drain_grace: line" in refused.stderr
+
     files = "tls: {certificate_file: /nowhere/a, key_file: /nowhere/b}\n"
     mesh.file.write_text(good.replace("- name: shop\n", f"- name: shop\n  {files}"))
     refused = mesh.command()
@@ -267,6 +272,22 @@ def test_a_relay_whose_cluster_cannot_be_connected_to_leaves_everything_as_it_wa
     mesh.write()
     assert mesh.command().stdout.splitlines()[1:] == ["  nothing has changed"]
     member.close()
+
+
+def test_a_users_file_with_a_tag_that_does_not_fit_keeps_the_users(
+    eu: tuple[RunningMesh, MockCluster], tmp_path: Path
+) -> None:
+    mesh, _ = eu
+    users, log = tmp_path / "users.yaml", tmp_path / "mesh.log"
+    users.write_text("users: [{name: alice, password: sesame}]")
+    mesh.shop["sasl"] = {"mechanisms": ["PLAIN", "SCRAM-SHA-256"], "users_file": str(users)}
+    mesh.reload()
+    users.write_text("users: [{name: alice, password: !!int ''}]")
+    eventually("it is refused", lambda: "file not reloaded" in log.read_text(), timeout=60)
+    users.write_text("users: [{name: alice, password: sesame-2}]")
+    eventually("it is read again", lambda: "file reloaded" in log.read_text(), timeout=60)
+    assert mesh.process.exit_code is None
+    assert mesh.metric("kafka_mesh_task_failures_total") == 0
 
 
 @pytest.mark.long

@@ -23,8 +23,10 @@ from mesh.listener.peer import Peer
 from mesh.memory import MemoryBudget
 from mesh.records.spans import ClusterName
 from mesh.runtime.relay.graceful_stop import GracefulStop, StatelessTarget
+from mesh.tasks import Tasks
 from mesh.telemetry.metric_definitions import MetricSample
 from mesh.telemetry.metrics import Metrics
+from mesh.telemetry.task_health import TaskHealth
 from mesh.telemetry.upstream_health import UpstreamHealth
 from tests.fake_time import in_fake_time
 
@@ -90,13 +92,14 @@ def config_of(names: Collection[str]) -> Config:
 @in_fake_time
 async def test_a_stop_gives_all_virtual_clusters_the_same_seconds() -> None:
     config, health, memory = config_of(["one", "two", "three"]), UpstreamHealth(("eu",)), MemoryBudget(1 << 20)
-    clusters = VirtualClusters(Metrics(), memory, Descriptors(1 << 20), health, None, 0, None)
+    of_tasks = TaskHealth(Metrics())
+    clusters = VirtualClusters(Metrics(), memory, Descriptors(1 << 20), health, None, 0, None, of_tasks)
     upstream = UpstreamClusters(config, health, lambda *_: None)
     with pytest.MonkeyPatch.context() as patching:
         patching.setattr(virtual_clusters, "make", ConfiguredWaiting)
         async with anyio.create_task_group() as tasks:
             for configured in config.virtual_clusters:
-                clusters.build(configured, ListenerSetup(configured, ()), upstream, tasks)
+                clusters.build(configured, ListenerSetup(configured, ()), upstream, Tasks(tasks, of_tasks))
     stopped, now = list(clusters.targets), asyncio.get_running_loop().time
     begun = now()
     await clusters.stop(clusters.names(), GRACE)

@@ -50,6 +50,7 @@ def exported() -> dict[str, set[str]]:
     metrics.violation("shop")
     metrics.upstream_commit("eu", stored=True)
     metrics.engine_failed("eu")
+    metrics.task_failed("reload")
     metrics.journal(5, "written")
     metrics.loop_lag(0.1)
     metrics.add_collector(lambda: [MetricSample(family, tuple(family.labels), 1) for family in FAMILIES])

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -110,3 +112,47 @@ def test_whatever_the_bytes_are(text: bytes) -> None:
         read(text, {})
     except ConfigurationError as error:
         assert error.mistakes
+
+
+KINDS = [
+    "bool",
+    "int",
+    "float",
+    "timestamp",
+    "binary",
+    "null",
+    "str",
+    "seq",
+    "map",
+    "set",
+    "omap",
+    "pairs",
+    "merge",
+    "x",
+]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *("!!bool maybe", "!!int ''", "!!int '0x'", "!!float ''", "!!timestamp x", "!!timestamp 2026-99-99"),
+        *("!!binary 'x'", "!!python/name:os.system x", "!own x", "!!int " + "9" * 5_000),
+    ],
+)
+def test_a_tag_that_does_not_fit_its_value_is_a_mistake(value: str) -> None:
+    assert mistakes(f"a: 1\nb: {value}\n") == ["b: line 2: a plain YAML value, without a tag"]
+
+
+@pytest.mark.parametrize("text", ['a: "\\UFFFFFFFF"', "%YAML " + "9" * 5_000 + ".1\n---\na: 1"])
+def test_a_text_that_the_library_fails_at_is_no_document(text: str) -> None:
+    with pytest.raises(ConfigurationError, match="a YAML document"):
+        read(text.encode(), {})
+
+
+@given(
+    st.sampled_from(KINDS), st.text(st.sampled_from("0123456789.:-+_xobeE=TZ~[]{}!&*'\"\\ unatrelsy\n"), max_size=12)
+)
+def test_no_tag_and_no_value_raise_anything_else(kind: str, value: str) -> None:
+    for text in (f"a: !!{kind} {value}", f"!!{kind} {value}: a", f"- !!{kind} [{value}]", value):
+        with suppress(ConfigurationError):
+            read(text.encode(), {})

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from http.client import BadStatusLine, IncompleteRead, InvalidURL
 
 import anyio
 import pytest
@@ -36,6 +37,8 @@ class Issuer:
     published: bytes = OLD
     is_down: bool = False
     seconds: float = 0.0
+    problem: Exception | None = None
+    """What a fetch raises instead of returning keys."""
     fetched: list[float] = field(default_factory=list)
 
     async def fetch(self) -> TokenKeys:
@@ -43,6 +46,8 @@ class Issuer:
         await asyncio.sleep(self.seconds)
         if self.is_down:
             raise OSError("connection refused")
+        if self.problem is not None:
+            raise self.problem
         return keys_of_jwks(self.published)
 
 
@@ -143,6 +148,21 @@ async def test_while_the_issuer_is_down_the_keys_stay_and_it_is_told_once() -> N
 
 
 @in_fake_time
+async def test_whatever_the_fetch_raises_the_keys_stay() -> None:
+    for problem in (BadStatusLine("\x15\x03"), IncompleteRead(b""), InvalidURL("port"), KeyError(), RecursionError()):
+        bench = Bench()
+        with bench.running(), capture_logs() as logs:
+            await asyncio.sleep(1)
+            bench.issuer.problem = problem
+            await asyncio.sleep(2 * INTERVAL)
+            assert bench.told(BY_OLD) == "User:alice"
+            bench.issuer.problem = None
+            bench.told(BY_NEW)
+            await asyncio.sleep(SHORTEST_INTERVAL + 1)
+        assert [each["event"] for each in logs] == ["token keys cannot be fetched", "token keys fetched again"]
+
+
+@in_fake_time
 async def test_an_issuer_that_never_ends_its_answer_is_given_up() -> None:
     bench = Bench(Issuer(seconds=10_000.0))
     with bench.running(), capture_logs() as logs:
@@ -201,6 +221,41 @@ def test_what_is_no_key_set(body: bytes, status: int, wanted: str) -> None:
     with served(answering(body, status)) as url, pytest.raises((OSError, ValueError), match=wanted):
         fetch(url, one_at_a_time)
     assert not one_at_a_time.locked()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"\x15\x03\x01\x00\x02\x02\x50",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{",
+        b"HTTP/1.1 200 OK\r\n" + b"a: b\r\n" * 1_000 + b"\r\n",
+        b"",
+    ],
+    ids=["a TLS alert", "half a chunk", "half a body", "too many headers", "nothing"],
+)
+def test_an_answer_that_is_no_http(answer: bytes) -> None:
+    one_at_a_time = threading.Lock()
+
+    def send(handler: http.server.BaseHTTPRequestHandler) -> None:
+        handler.wfile.write(answer)
+
+    with served(send) as url, pytest.raises((OSError, ValueError)):
+        fetch(url, one_at_a_time)
+    assert not one_at_a_time.locked()
+
+
+@pytest.mark.parametrize("key_id", [["a"], {}, 7, None])
+def test_an_odd_key_id_is_none(key_id: object) -> None:
+    keys = json.loads(OLD)
+    keys["keys"][0]["kid"] = key_id
+    with served(answering(json.dumps(keys).encode())) as url:
+        assert fetch(url, threading.Lock()).by_id == {}
+
+
+def test_a_key_set_that_is_nested_too_deep() -> None:
+    with served(answering(b"[" * 100_000)) as url, pytest.raises(ValueError, match="not a JSON web key set"):
+        fetch(url, threading.Lock())
 
 
 def test_nobody_there() -> None:

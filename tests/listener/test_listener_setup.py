@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import socket
-import ssl
-from functools import partial
 from pathlib import Path
 
-import anyio
 import pytest
 from structlog.testing import capture_logs
 
-from mesh.admin.http import AdminAccess, bind_admin, serve_admin
 from mesh.config import Config, ConfigurationError
 from mesh.config.security.model import TlsConfig as TlsConfig
-from mesh.listener.listener_setup import ListenerSetup, admin_certificate
+from mesh.listener.listener_setup import ListenerSetup
 from mesh.security.principals import user
 from mesh.security.rules import Operation, ResourceType
-from mesh.telemetry.metrics import Metrics
-from tests.admin.test_http import State, free_address
 from tests.config.files import Tree, small
-from tests.integration.security.certificates import Authority, Pair
+from tests.integration.security.certificates import Pair
 
 pytestmark = pytest.mark.anyio
 
@@ -110,45 +103,3 @@ async def test_keys_from_a_url_are_asked_for_by_tokens() -> None:
     assert tokens is not None
     assert tokens.keys is None
     assert tokens.refresh == setup.key_source.refresh_soon
-
-
-def peer_certificate(port: int, authority: Authority) -> bytes:
-    """The certificate that the admin address shows to a new connection; it must come from that authority."""
-    context = ssl.create_default_context(cafile=str(authority.certificate))
-    with (
-        socket.create_connection(("127.0.0.1", port), 10) as raw,
-        context.wrap_socket(raw, server_hostname="localhost") as connection,
-    ):
-        connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
-        assert connection.recv(1_000).startswith(b"HTTP/1.1 200")
-        found = connection.getpeercert(binary_form=True)
-    assert found is not None
-    return found
-
-
-async def test_the_admin_address_shows_a_new_certificate_once_its_files_change(tmp_path: Path) -> None:
-    authority = Authority(tmp_path / "authority")
-    pair = authority.issue("admin")
-    certificate = admin_certificate(TlsConfig.model_validate(tls_of(pair)))
-    address = free_address()
-    shown = partial(anyio.to_thread.run_sync, peer_certificate, address.port, authority)
-    async with anyio.create_task_group() as tasks:
-        serve = partial(serve_admin, access=AdminAccess(tls=certificate.context))
-        await tasks.start(serve, bind_admin(address), State(), Metrics())
-        first = await shown()
-        with capture_logs() as logs:
-            pair.certificate.write_text("no certificate")
-            await certificate.files.check()
-            assert await shown() == first
-            authority.issue("admin")
-            await certificate.files.check()
-        second = await shown()
-        assert second != first
-        assert second == ssl.PEM_cert_to_DER_cert(pair.certificate.read_text())
-        assert [entry["event"] for entry in logs] == ["file not reloaded", "file reloaded"]
-        tasks.cancel_scope.cancel()
-
-
-async def test_admin_files_that_cannot_be_used(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match=r"admin\.tls"):
-        admin_certificate(TlsConfig(certificate_file=str(tmp_path / "a"), key_file=str(tmp_path / "b")))

@@ -14,6 +14,9 @@ import pytest
 from mesh.listener import tls
 from mesh.listener.security import ListenerSecurity, Tls
 from mesh.listener.tls import TlsListener
+from mesh.tasks import Tasks
+from mesh.telemetry.metrics import Metrics
+from mesh.telemetry.task_health import TaskHealth
 
 
 @pytest.mark.anyio
@@ -34,7 +37,8 @@ async def test_an_address_that_ends_no_handshake_keeps_nobody_else_out(monkeypat
         await anyio.sleep(0.02)
 
     async with anyio.create_task_group() as tasks:
-        listener = TlsListener(bound, cast("Any", server), asyncio.Protocol, tasks)
+        kept = Tasks(tasks, TaskHealth(Metrics()))
+        listener = TlsListener([bound.sockets[0].dup()], cast("Any", server), asyncio.Protocol, kept)
         await listener.start_serving()
         for _ in range(10):
             await connect("127.0.0.2")

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+import anyio
 import pytest
 from structlog.testing import capture_logs
 
 from mesh.config.mistakes import ConfigurationError, Mistake
-from mesh.listener.watched_files import Watched, describe
+from mesh.listener.watched_files import Watched, describe, watch
 
 pytestmark = pytest.mark.anyio
 
@@ -87,3 +89,74 @@ async def test_the_first_time_raises(tmp_path: Path) -> None:
 def test_every_mistake_of_a_file_stands_in_one_line() -> None:
     problem = ConfigurationError([Mistake(("users", 0), "a", "b"), Mistake(("users", 1), "c", "d")])
     assert describe(problem) == "users[0]: a: b; users[1]: c: d"
+
+
+async def test_what_could_not_be_read_for_a_moment_is_read_at_the_next_check(tmp_path: Path) -> None:
+    reader, problems = Reader(tmp_path / "number"), [OSError(24, "Too many open files")] * 2
+    reader.path.write_text("1")
+
+    def load() -> int:
+        if reader.used and problems:
+            raise problems.pop()
+        return int(reader.path.read_text())
+
+    watched = Watched([str(reader.path)], load, reader.used.append)
+    watched.first()
+    reader.path.write_text("22")
+    with capture_logs() as logs:
+        for _ in range(4):
+            await watched.check()
+    assert reader.used == [1, 22]
+    assert [entry["event"] for entry in logs] == ["file not reloaded", "file reloaded"]
+
+
+@pytest.mark.parametrize("where", ["load", "apply"])
+async def test_a_bug_at_one_file_changes_nothing_at_the_others(tmp_path: Path, where: str) -> None:
+    bad, good = Reader(tmp_path / "bad"), Reader(tmp_path / "good")
+    bad.path.write_text("1")
+    good.path.write_text("1")
+    is_broken = [False]
+    failures: list[BaseException] = []
+
+    def fail(place: str) -> None:
+        if is_broken[0] and place == where:
+            raise KeyError("relay")
+
+    def load() -> int:
+        fail("load")
+        return int(bad.path.read_text())
+
+    def apply(value: int) -> None:
+        fail("apply")
+        bad.used.append(value)
+
+    def apply_good(value: int) -> None:
+        good.used.append(value)
+        if is_broken[0]:
+            is_changed.set()
+
+    is_changed = anyio.Event()
+    watched: list[Watched[Any]] = [
+        Watched([str(bad.path)], load, apply),
+        Watched([str(good.path)], lambda: int(good.path.read_text()), apply_good),
+    ]
+    for file in watched:
+        file.first()
+    is_broken[0] = True
+    for each in (bad, good):
+        each.path.write_text("22")
+    with capture_logs() as logs:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(watch, watched, failures.append, 0.01)
+            with anyio.fail_after(30):
+                await is_changed.wait()
+            tasks.cancel_scope.cancel()
+        bad.path.write_text("333")
+        for _ in range(2):
+            await watched[0].check(failures.append)
+        is_broken[0] = False
+        await watched[0].check(failures.append)
+    assert (bad.used, good.used) == ([1, 333], [1, 22])
+    assert [repr(each) for each in failures] == ["KeyError('relay')"] * 2, "once for each content"
+    told = [(entry["event"], entry.get("reason")) for entry in logs if entry["path"] == str(bad.path)]
+    assert told == [*[("file not reloaded", "KeyError: 'relay'")] * 2, ("file reloaded", None)]

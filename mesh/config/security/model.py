@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Field, StringConstraints
 from pydantic_core import PydanticCustomError
 
 from mesh.config.base import Model
-from mesh.config.values import Duration, matching
+from mesh.config.values import Duration, http_url, matching
 from mesh.security.distinguished_names import MappingRule
 from mesh.security.rules import ANY, Operation, PatternType, Permission
 from mesh.security.sasl import Mechanism
@@ -91,7 +91,7 @@ class SaslUser(Model):
 class OAuthBearer(Model):
     """The checks of OAUTHBEARER tokens: their signature and claims."""
 
-    jwks_url: Annotated[str, matching(r"https?://\S+", "an http or https URL")] | None = Field(
+    jwks_url: Annotated[str, http_url()] | None = Field(
         default=None, description="Where the issuer publishes its keys."
     )
     jwks_file: FilePath | None = Field(default=None, description="The same in a file.")

@@ -15,10 +15,9 @@ from typing import Final, cast
 from mesh.apis.listener_table import LISTENER_TABLE
 from mesh.listener.client_transport import ClientTransport
 from mesh.listener.requests import PendingRequest
-from mesh.listener.security import peer_certificate
+from mesh.listener.security import peer_certificate, subject_of
 from mesh.routing.spi import Client, Undecided
 from mesh.runtime.connection_router.services import ChosenRoute, ConnectionRouterServices, RouteConnection
-from mesh.security.distinguished_names import distinguished_name
 from mesh.wire.apis import ApiKey, Versions
 from mesh.wire.connection import FramedRequest, ServerConnection
 from mesh.wire.errors import ProtocolError
@@ -172,7 +171,11 @@ class ChoosingConnection(asyncio.BufferedProtocol):
         assert self._transport is not None
         services, client = self._services, self.client
         certificate = peer_certificate(self._transport)
-        subject = distinguished_name(certificate) if certificate is not None else None
+        try:
+            subject = subject_of(certificate) if certificate is not None else None
+        except ProtocolError as problem:
+            client.refuse(problem)
+            return
         who = Client(client.session.principal, self._client_id, client.client_host, services.listener.name, subject)
         match services.choose(who, self._node):
             case Undecided() if self._local_connection is None and client.session.principal is None:

@@ -24,19 +24,19 @@ class Pair:
 
 
 class Authority:
-    """certificate: of the authority itself, in a PEM file."""
+    """An authority that signs certificates. certificate: its own, in a PEM file."""
 
     def __init__(self, folder: Path, name: str = "Test Authority") -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
-        self._key = ec.generate_private_key(ec.SECP256R1())
-        self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-        builder = _builder(self._name, self._name, self._key.public_key())
+        self.key = ec.generate_private_key(ec.SECP256R1())
+        self.name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+        builder = builder_of(self.name, self.name, self.key.public_key())
         builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         usage = x509.KeyUsage(False, False, False, False, False, True, True, False, False)
         builder = builder.add_extension(usage, critical=True)
         self.certificate = folder / "ca.crt"
-        self.certificate.write_bytes(_pem(builder.sign(self._key, hashes.SHA256())))
+        self.certificate.write_bytes(_pem(builder.sign(self.key, hashes.SHA256())))
 
     def issue(self, name: str, file: str = "", organization: str = "") -> Pair:
         """A certificate of CN=name for servers on this machine and for clients; replaces the one of the same file."""
@@ -44,7 +44,7 @@ class Authority:
         subject = [x509.NameAttribute(NameOID.COMMON_NAME, name)]
         if organization:
             subject.insert(0, x509.NameAttribute(NameOID.ORGANIZATION_NAME, organization))
-        builder = _builder(x509.Name(subject), self._name, key.public_key())
+        builder = builder_of(x509.Name(subject), self.name, key.public_key())
         here = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
         builder = builder.add_extension(x509.SubjectAlternativeName(here), critical=False)
         pair = Pair(self._folder / f"{file or name}.crt", self._folder / f"{file or name}.key")
@@ -53,11 +53,11 @@ class Authority:
                 serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
             )
         )
-        pair.certificate.write_bytes(_pem(builder.sign(self._key, hashes.SHA256())))
+        pair.certificate.write_bytes(_pem(builder.sign(self.key, hashes.SHA256())))
         return pair
 
 
-def _builder(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
+def builder_of(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
     now = datetime.now(UTC)
     return (
         x509.CertificateBuilder()

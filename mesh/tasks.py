@@ -1,0 +1,158 @@
+"""Tasks that no code awaits. A failure of such a task never ends the process: a task of one attempt ends alone, and a
+task that runs until the process stops starts again after a rest."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, Protocol, TypeAlias
+
+import anyio
+import anyio.abc
+
+SHORTEST_REST: Final = 1.0
+"""Seconds until a task starts again after its first failure. Each further failure doubles them."""
+LONGEST_REST: Final = 60.0
+"""The most seconds until a task starts again."""
+STEADY: Final = 120.0
+"""Seconds of work after which a failure counts as the first one."""
+SETTLED: Final = 8.0
+"""Seconds after which a task that started again works."""
+
+
+class TaskName(Enum):
+    """The names of the tasks; the values are labels of a metric, and appear in logs."""
+
+    ACCEPTING = "accepting"
+    ADMIN = "admin"
+    HANDSHAKE = "handshake"
+    LOOP_LAG = "loop_lag"
+    METRICS_EXPORT = "metrics_export"
+    PEERS = "peers"
+    RELOAD = "reload"
+    REMINDERS = "reminders"
+    SIGNALS = "signals"
+    TOKEN_KEYS = "token_keys"
+    WATCHED_FILES = "watched_files"
+
+
+@dataclass(frozen=True, slots=True)
+class OwnedTask:
+    """A task and its owner. virtual_cluster: the owner; "" if the process itself is."""
+
+    name: TaskName
+    virtual_cluster: str = ""
+
+
+Run: TypeAlias = Callable[[], Awaitable[object]]
+
+
+class StatusRun(Protocol):
+    """A function that reports when it has started."""
+
+    def __call__(self, *, task_status: anyio.abc.TaskStatus[None]) -> Awaitable[object]: ...
+
+
+class EndedByItself(Exception):
+    """The failure of a task that ended, although it should run until the process stops."""
+
+
+class TaskReports(Protocol):
+    """Gets the failures of tasks."""
+
+    def failed(self, task: OwnedTask, problem: BaseException, rest: float | None) -> None:
+        """Called when a task has failed. rest: seconds until it starts again; None if it does not."""
+
+    def works(self, task: OwnedTask) -> None:
+        """Called when a task has worked for `SETTLED` seconds after a failure."""
+
+    def forget(self, task: OwnedTask) -> None:
+        """Called when a task was cancelled."""
+
+
+class Tasks:
+    """The tasks of a task group. group: cancels them at the end; none of them ends it. reports: gets their failures."""
+
+    def __init__(self, group: anyio.abc.TaskGroup, reports: TaskReports) -> None:
+        self._group = group
+        self._reports = reports
+
+    def start(self, task: OwnedTask, run: Run) -> None:
+        """Starts a task of one attempt. A failure is reported, and ends only the task."""
+        self._group.start_soon(self._attempt, task, run)
+
+    def keep(self, task: OwnedTask, run: Run) -> None:
+        """Starts a task that runs until it is cancelled, as `keep_running` does."""
+        self._group.start_soon(self.keep_running, task, run)
+
+    async def keep_started(self, task: OwnedTask, run: StatusRun) -> None:
+        """Starts a task like `keep`, and returns when `run` has reported that it started. Raises the error of `run` if
+        it fails before."""
+        await self._group.start(self._keep_started, task, run)
+
+    async def keep_running(self, task: OwnedTask, run: Run, is_started: Callable[[], bool] = lambda: True) -> None:
+        """Calls `run` until this is cancelled. After a failure it rests, and calls `run` again; to return is a failure,
+        too. is_started: failures are raised while it returns False."""
+        rest, settling = SHORTEST_REST, None
+        loop = asyncio.get_running_loop()
+        try:
+            while True:
+                began = loop.time()
+                try:
+                    await run()
+                    raise EndedByItself("ended, although it should run until the process stops")
+                except BaseException as problem:
+                    if is_order(problem) or not is_started():
+                        raise
+                    if settling is not None:
+                        settling.cancel()
+                    if loop.time() - began >= STEADY:
+                        rest = SHORTEST_REST
+                    self._reports.failed(task, problem, rest)
+                await anyio.sleep(rest)
+                rest = min(2 * rest, LONGEST_REST)
+                settling = loop.call_later(SETTLED, self._reports.works, task)
+        finally:
+            if settling is not None:
+                settling.cancel()
+            self._reports.forget(task)
+
+    async def _attempt(self, task: OwnedTask, run: Run) -> None:
+        try:
+            await run()
+        except BaseException as problem:
+            if is_order(problem):
+                raise
+            self._reports.failed(task, problem, None)
+
+    async def _keep_started(self, task: OwnedTask, run: StatusRun, *, task_status: anyio.abc.TaskStatus[None]) -> None:
+        first = _FirstStart(task_status)
+        await self.keep_running(task, lambda: run(task_status=first), lambda: first.is_started)
+
+
+class _FirstStart(anyio.abc.TaskStatus[None]):
+    """Passes on the first of several starts."""
+
+    def __init__(self, task_status: anyio.abc.TaskStatus[None]) -> None:
+        self._task_status = task_status
+        self.is_started = False
+
+    def started(self, value: None = None) -> None:
+        if not self.is_started:
+            self.is_started = True
+            self._task_status.started()
+
+
+def is_order(problem: BaseException) -> bool:
+    """Returns whether an exception is an order to end, and no failure. A CancelledError is a failure if nothing has
+    cancelled the running task: it comes from something else that was cancelled."""
+    match problem:
+        case asyncio.CancelledError():
+            running = asyncio.current_task()
+            return running is None or running.cancelling() > 0
+        case BaseExceptionGroup():
+            return any(map(is_order, problem.exceptions))
+        case _:
+            return isinstance(problem, KeyboardInterrupt | SystemExit | GeneratorExit)
