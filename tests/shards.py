@@ -61,6 +61,7 @@ SHARDS: Final[Mapping[str, Sequence[str]]] = {
         "integration/test_poison.py",
         "integration/test_redrive_killed.py",
         "integration/test_reloading.py",
+        "integration/test_reloads_that_reconnect.py",
         "integration/test_replays.py",
         "integration/test_retention.py",
         "integration/test_share_members.py",

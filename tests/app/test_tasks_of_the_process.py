@@ -39,7 +39,8 @@ ATTEMPTS = {TaskName.HANDSHAKE, TaskName.RELOAD}
 
 @coroutine
 def throwing(work: Awaitable[object], at: int, problem: BaseException) -> Generator[Any, Any, object]:
-    """Awaits `work`, and throws at one of its awaits, counted from 1."""
+    """Awaits `work`, and throws at one of its awaits, counted from 1, and at all later ones: a task may keep the first
+    exception to itself."""
     steps, count, sent, raised = work.__await__(), 0, None, None
     while True:
         try:
@@ -47,7 +48,7 @@ def throwing(work: Awaitable[object], at: int, problem: BaseException) -> Genera
         except StopIteration as end:
             return end.value
         count, sent, raised = count + 1, None, None
-        if count == at:
+        if count >= at:
             raised = problem
             continue
         try:
