@@ -9,6 +9,7 @@ from typing import Final
 from mesh.wire.apis import KNOWN_APIS, ApiKey
 from mesh.wire.errors import ProtocolError
 from mesh.wire.messages import Buffer
+from mesh.wire.reader import NO_TAG, tag_order
 
 _INT16: Final = Struct(">h")
 _HEADER: Final = 4 + 2 + 2 + 4
@@ -66,8 +67,12 @@ def _after_tags(data: Buffer, at: int) -> int:
     count, at = _varint(data, at)
     if count > MOST_TAGS:
         raise ProtocolError("too_many_elements", f"{count} tagged fields in a header; up to {MOST_TAGS} are allowed")
+    previous = NO_TAG
     for _ in range(count):
-        _, at = _varint(data, at)
+        tag, at = _varint(data, at)
+        if tag <= previous:
+            raise tag_order(tag, previous)
+        previous = tag
         size, at = _varint(data, at)
         at += size
     return at

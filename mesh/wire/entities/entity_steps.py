@@ -101,7 +101,13 @@ def _translate_text(walk: Walk, translate: TranslateText, is_flexible: bool, is_
         if is_nullable:
             return
         raise null(walk, "a string")
-    text = walk.text(length)
+    try:
+        text = walk.strict_text(length)
+    except UnicodeDecodeError as error:
+        # A broker may replace these bytes by another number of characters. It gets the characters that were read here.
+        told = translate(walk.translator, str(error.object, errors="replace"))
+        walk.replace(start, walk.position, encoded_text(told, is_flexible))
+        return
     told = translate(walk.translator, text)
     if told != text:
         walk.replace(start, walk.position, encoded_text(told, is_flexible))
