@@ -71,7 +71,12 @@ SHARDS: Final[Mapping[str, Sequence[str]]] = {
         "integration/test_workers.py",
         "supervision",
     ),
-    "security": ("integration/security", "router/authorizer"),
+    "security": (
+        "integration/security",
+        "integration/test_hidden_fields.py",
+        "router/authorizer",
+        "wire/test_read_as_kafka_reads.py",
+    ),
     "interceptors": (
         "integration/test_filtered_producers.py",
         "integration/test_filtered_producers_cut.py",

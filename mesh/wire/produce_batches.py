@@ -11,6 +11,7 @@ from mesh.wire.errors import ProtocolError
 from mesh.wire.messages import Buffer
 from mesh.wire.reader import INT16, INT32
 from mesh.wire.spans import Spans
+from mesh.wire.text import text_of
 
 FRAME_HEADER: Final = 12
 """The bytes of length, key, version and correlation id."""
@@ -149,7 +150,7 @@ CLASSIC: Final[Reads] = (_text_length, _length, _no_tags)
 
 def text_at(frame: memoryview, at: int, size: int) -> str:
     """Returns a string of `size` bytes. Bytes that are not UTF-8 are replaced, as in `Spans.text`."""
-    return str(frame[at : at + size], errors="replace")
+    return text_of(frame[at : at + size])
 
 
 def _truncated(frame: memoryview) -> ProtocolError:

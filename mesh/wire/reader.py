@@ -3,9 +3,9 @@ left.
 
 It accepts the same values as a broker (`org.apache.kafka.common.protocol.ByteBufferAccessor`, and the classes that
 Kafka's generator makes), since clients are tested with brokers: a varint may have more bytes than it needs, every
-negative length is null, and bytes that are not UTF-8 are replaced. It is stricter about tagged fields: their tags must
-ascend (KIP-482), and the size of a known one must be that of its value. A broker ignores that size, so it would read
-other fields than the mesh.
+negative length is null, and bytes that are not UTF-8 are replaced as in Java. It is stricter about tagged fields: their
+tags must ascend (KIP-482), and the size of a known one must be that of its value. A broker ignores that size, so it
+would read other fields than the mesh.
 
 No memory is allocated for a length or a count before it has been checked. Array elements and tagged fields are also
 counted over the whole request, since one encoded byte can need a hundred bytes of memory.
@@ -20,6 +20,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 from uuid import UUID
 
 from mesh.wire.errors import ProtocolError
+from mesh.wire.text import AS_IN_JAVA
 
 MAX_ELEMENTS: Final = 20_000
 """The most array elements in a request, including tagged fields. A Fetch with this many partitions has 600 KB."""
@@ -200,16 +201,16 @@ class Cursor:
         self._skip(self.unsigned_varint())
 
     def tag_count(self) -> int:
-        """Reads the number of tagged fields. Each of them has a tag, a size and contents."""
-        count = self.unsigned_varint()
-        return self._affordable(count if count <= _MAX_INT32 else 0, 2)
+        """Reads the number of tagged fields. Each of them has a tag, a size and contents. A number that is negative for
+        Java is above the bytes that are left."""
+        return self._affordable(self.unsigned_varint(), 2)
 
     def records(self, length: int) -> bytes | memoryview:
         """Reads the bytes of records."""
         return self._take(length)
 
     def _text(self, length: int) -> str:
-        return self._take(length).decode(errors="replace")
+        return self._take(length).decode("utf-8", AS_IN_JAVA)
 
     def _take(self, length: int) -> bytes:
         start = self.position

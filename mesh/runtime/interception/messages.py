@@ -14,6 +14,7 @@ from mesh.wire.passing import RequestHead
 from mesh.wire.produce_batches import body_of
 from mesh.wire.reader import INT16, INT32
 from mesh.wire.spans import Spans
+from mesh.wire.text import text_of
 from mesh.wire.trees import Tree, read_tree, write_tree
 
 TopicKey: TypeAlias = str | UUID
@@ -43,7 +44,7 @@ class ReadRequest:
     def client_id(self) -> str | None:
         (length,) = INT16.unpack_from(self.frame, _CLIENT_ID_AT)
         start = _CLIENT_ID_AT + INT16.size
-        return None if length < 0 else bytes(self.frame[start : start + length]).decode(errors="replace")
+        return None if length < 0 else text_of(self.frame[start : start + length])
 
     def with_tree(self, tree: Tree) -> list[Buffer]:
         """The frame with another body. Raises ValueError if it becomes too long."""
@@ -116,7 +117,7 @@ _FIRST_PRODUCE_BY_ID: Final = 13
 def _text(spans: Spans, flexible: bool) -> str:
     length = max(spans.compact_length() if flexible else spans.int16(), 0)
     spans.skip(length)
-    return bytes(spans.frame[spans.position - length : spans.position]).decode(errors="replace")
+    return text_of(spans.frame[spans.position - length : spans.position])
 
 
 def _length(size: int) -> bytes:

@@ -228,7 +228,8 @@ class _Reading:
             length = self._varint()
             start = self._position
             if tag == _DIVERGING_TAG:
-                _, diverging = self._unpack(_EPOCH_AND_END)
+                epoch, end = self._unpack(_EPOCH_AND_END)
+                diverging = end if epoch >= 0 else None
                 self._skip_tagged()
             elif tag == _LEADER_TAG:
                 node, epoch = self._unpack(_LEADER)

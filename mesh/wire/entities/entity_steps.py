@@ -16,6 +16,7 @@ from mesh.wire.errors import ErrorCode
 from mesh.wire.messages import Buffer
 from mesh.wire.reader import INT16, INT32, INT64
 from mesh.wire.spans import encoded_count, encoded_text
+from mesh.wire.text import text_of
 
 TranslateText: TypeAlias = Callable[[EntityTranslator, str], str]
 TranslateBytes: TypeAlias = Callable[[EntityTranslator, memoryview], Buffer]
@@ -104,8 +105,8 @@ def _translate_text(walk: Walk, translate: TranslateText, is_flexible: bool, is_
     try:
         text = walk.strict_text(length)
     except UnicodeDecodeError as error:
-        # A broker may replace these bytes by another number of characters. It gets the characters that were read here.
-        told = translate(walk.translator, str(error.object, errors="replace"))
+        # Another reader may replace these bytes by other characters. It gets the characters that were read here.
+        told = translate(walk.translator, text_of(error.object))
         walk.replace(start, walk.position, encoded_text(told, is_flexible))
         return
     told = translate(walk.translator, text)
@@ -141,7 +142,10 @@ class TypedTexts:
 
     def __call__(self, walk: Walk) -> None:
         translate = self.translations.get(walk.int8(), _same)
-        for _ in range(walk.count(1, is_flexible=True)):
+        count = walk.count(1, is_flexible=True)
+        if count < 0:
+            raise null(walk, "an array")
+        for _ in range(count):
             _translate_text(walk, translate, is_flexible=True)
 
 

@@ -175,10 +175,9 @@ def test_lengths_with_more_bytes_than_they_need_stay() -> None:
 
 
 def test_bytes_that_are_no_text_become_the_characters_that_were_read() -> None:
-    """Java reads one replacement character where Python reads three."""
     heartbeat = (ApiKey.HEARTBEAT, 0, Direction.REQUEST)
     rest = bytes(4) + b"\x00\x00"
-    assert b"".join(passed(heartbeat, b"\x00\x03\xed\xa0\x80" + rest)) == b"\x00\x09" + b"\xef\xbf\xbd" * 3 + rest
+    assert b"".join(passed(heartbeat, b"\x00\x02\xff\xff" + rest)) == b"\x00\x06" + b"\xef\xbf\xbd" * 2 + rest
 
 
 def test_a_count_above_what_is_left_is_an_error_at_once() -> None:
