@@ -58,7 +58,7 @@ def _after_compact_text(data: Buffer, at: int) -> int:
     if not data[at]:
         return at + 1  # null: few producers have a transactional id
     length, at = _varint(data, at)
-    return at + length - 1
+    return at + max(length - 1, 0)
 
 
 def _after_tags(data: Buffer, at: int) -> int:

@@ -50,6 +50,11 @@ def test_known_as_soon_as_they_have_come(
         assert acks_of(version, frame[:length]) == acks
 
 
+def test_a_null_in_two_bytes() -> None:
+    begin = bytes(4) + pack(">hhi", 0, 9, 7) + text(b"me") + b"\0" + b"\x80\0"
+    assert [acks_of(9, begin + pack(">h", acks) + RECORDS) for acks in (-1, 0, 1)] == [-1, 0, 1]
+
+
 @pytest.mark.parametrize(
     ("version", "behind", "reason"),
     [
