@@ -20,7 +20,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 from uuid import UUID
 
 from mesh.wire.errors import ProtocolError
-from mesh.wire.text import AS_IN_JAVA
+from mesh.wire.text import text_of
 
 MAX_ELEMENTS: Final = 20_000
 """The most array elements in a request, including tagged fields. A Fetch with this many partitions has 600 KB."""
@@ -43,15 +43,18 @@ Value = TypeVar("Value")
 class Cursor:
     """Reads forward through the bytes of one request. Every method raises ProtocolError for invalid bytes.
 
-    data: the request, as bytes, so that it can be kept undecoded without keeping a receive buffer.
+    data: the request, as bytes, so that it can be kept undecoded without keeping a receive buffer. is_lossy: whether
+    the bytes that were read are more than the values: tagged fields that the mesh does not know, or text that is not
+    UTF-8.
     """
 
-    __slots__ = ("data", "elements_left", "position")
+    __slots__ = ("data", "elements_left", "is_lossy", "position")
 
     def __init__(self, data: bytes, position: int = 0) -> None:
         self.data: Final = data
         self.position = position
         self.elements_left = MAX_ELEMENTS
+        self.is_lossy = False
 
     def finish(self) -> None:
         """Checks that no bytes are left. Used for data with exactly one form; brokers ignore bytes after a request."""
@@ -198,6 +201,7 @@ class Cursor:
 
     def skip_unknown_tagged_field(self) -> None:
         """Skips the size and the contents of a tagged field that the mesh does not know."""
+        self.is_lossy = True
         self._skip(self.unsigned_varint())
 
     def tag_count(self) -> int:
@@ -210,7 +214,12 @@ class Cursor:
         return self._take(length)
 
     def _text(self, length: int) -> str:
-        return self._take(length).decode("utf-8", AS_IN_JAVA)
+        content = self._take(length)
+        try:
+            return content.decode()
+        except UnicodeDecodeError:
+            self.is_lossy = True
+            return text_of(content)
 
     def _take(self, length: int) -> bytes:
         start = self.position

@@ -9,14 +9,14 @@ from __future__ import annotations
 import codecs
 from typing import Final
 
-AS_IN_JAVA: Final = "kafka-mesh-as-in-java"
-"""The name of the error handler, for `bytes.decode` and `str`."""
+_AS_IN_JAVA: Final = "kafka-mesh-as-in-java"
+"""The name of the error handler."""
 _FIRST_OF_SURROGATE: Final = 0xED
 
 
 def text_of(content: bytes | memoryview) -> str:
     """Returns the text in these bytes."""
-    return str(content, "utf-8", AS_IN_JAVA)
+    return str(content, "utf-8", _AS_IN_JAVA)
 
 
 def _replaced(error: UnicodeError) -> tuple[str, int]:
@@ -29,4 +29,4 @@ def _replaced(error: UnicodeError) -> tuple[str, int]:
     return "\N{REPLACEMENT CHARACTER}", end
 
 
-codecs.register_error(AS_IN_JAVA, _replaced)
+codecs.register_error(_AS_IN_JAVA, _replaced)

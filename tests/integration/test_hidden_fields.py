@@ -153,6 +153,10 @@ def test_rules(doors: dict[str, str], topics: dict[str, UUID]) -> None:
         assert found is not None and CARD in found[mine][1] and found[secret] == (29, b"")
     for version in WITH_TAGS:
         assert fetched(client, version, with_hidden_topic(version, mine, secret)) is None
+    for version in range(13, 19):
+        unknown = fetch(version, [topic(mine, b"\1\x60\1x")], b"\1\x60\1x") + b"tail"
+        found = fetched(client, version, unknown)
+        assert found is not None and CARD in found[mine][1], "what the mesh does not know is left out"
     for version in range(15, 19):
         openly = b"\1\1\x0d" + pack(">iq", 5, 0) + b"\0"
         found = fetched(client, version, fetch(version, [topic(mine)], openly))

@@ -12,7 +12,7 @@ from uuid import UUID
 from mesh.wire.entities.handler import EntityTranslator
 from mesh.wire.entities.kinds import EntityKind
 from mesh.wire.entities.steps import Step, Walk, null
-from mesh.wire.errors import ErrorCode
+from mesh.wire.errors import ErrorCode, ProtocolError
 from mesh.wire.messages import Buffer
 from mesh.wire.reader import INT16, INT32, INT64
 from mesh.wire.spans import encoded_count, encoded_text
@@ -107,7 +107,10 @@ def _translate_text(walk: Walk, translate: TranslateText, is_flexible: bool, is_
     except UnicodeDecodeError as error:
         # Another reader may replace these bytes by other characters. It gets the characters that were read here.
         told = translate(walk.translator, text_of(error.object))
-        walk.replace(start, walk.position, encoded_text(told, is_flexible))
+        try:
+            walk.replace(start, walk.position, encoded_text(told, is_flexible))
+        except ValueError as problem:
+            raise ProtocolError("invalid_length", str(problem)) from problem
         return
     told = translate(walk.translator, text)
     if told != text:
