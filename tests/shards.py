@@ -61,7 +61,6 @@ SHARDS: Final[Mapping[str, Sequence[str]]] = {
         "integration/test_poison.py",
         "integration/test_redrive_killed.py",
         "integration/test_reloading.py",
-        "integration/test_reloads_that_reconnect.py",
         "integration/test_replays.py",
         "integration/test_retention.py",
         "integration/test_share_members.py",
@@ -73,7 +72,12 @@ SHARDS: Final[Mapping[str, Sequence[str]]] = {
         "integration/test_workers.py",
         "supervision",
     ),
-    "security": ("integration/security", "router/authorizer"),
+    "security": (
+        "integration/security",
+        "integration/test_hidden_fields.py",
+        "router/authorizer",
+        "wire/test_read_as_kafka_reads.py",
+    ),
     "interceptors": (
         "integration/test_filtered_producers.py",
         "integration/test_filtered_producers_cut.py",

@@ -23,7 +23,7 @@ from mesh.wire.messages import Buffer
 from mesh.wire.one_partition import OnePartition
 from mesh.wire.part_walker import VERSIONS_WITH_PARTS, PartWalker
 from mesh.wire.passing import RequestHead
-from mesh.wire.produce_batches import ProduceParts, body_of, parts_of
+from mesh.wire.produce_batches import ProduceParts, parts_of, without_header_tags
 from mesh.wire.reader import INT32
 from mesh.wire.routed import PassedRequest
 from mesh.wire.spans import Spans
@@ -107,7 +107,7 @@ class LeafTranslation:
         if api_key is ApiKey.FETCH and head.api_version > _LAST_WITH_NAMES and self._parts is None:
             # The only names in such a request are topic ids, and the cluster refuses ids that are not its own.
             return PassedRequest((frame,), is_answered=True)
-        body = body_of(api_key, head.api_version, frame)
+        frame, body = without_header_tags(api_key, head.api_version, frame)
         if api_key is ApiKey.PRODUCE:
             return self._produce(head.api_version, frame, body)
         if api_key is ApiKey.JOIN_GROUP and self._is_refused(head.api_version, frame[body:]):
@@ -125,7 +125,7 @@ class LeafTranslation:
         pieces: Sequence[Buffer] = (frame,)
         try:
             self._tag(parts, frame)
-            if self._renames or self._parts is not None:
+            if self._renames or self._parts is not None or not parts.is_exact:
                 pieces = _with_length(
                     self._program(ApiKey.PRODUCE, version, Direction.REQUEST).translate(frame, body, self._to_leaf)
                 )

@@ -29,9 +29,8 @@ from typing import Final
 
 from mesh.wire.apis import ApiKey
 from mesh.wire.chunk_walker import ChunkWalker, Walk
-from mesh.wire.errors import ProtocolError
 from mesh.wire.messages import Buffer
-from mesh.wire.reader import MAX_VARINT_BYTES
+from mesh.wire.reader import MAX_VARINT_BYTES, NO_TAG
 from mesh.wire.writer import encode_unsigned_varint
 
 VERSIONS: Final[Mapping[ApiKey, range]] = MappingProxyType(
@@ -57,7 +56,11 @@ _FETCH_PARTITION: Final = _FETCH_PARTITION_START + 1 + _PREFERRED_REPLICA + 2
 _NODE_ENDPOINTS_TAG: Final = 0
 _FIRST_WITH_ENDPOINTS: Final = 16
 _FIRST_WITH_TOPIC_IDS: Final = 13
-CURRENT_LEADER_TAG: Final = 1
+_DIVERGING_EPOCH_TAG: Final = 0
+_CURRENT_LEADER_TAG: Final = 1
+_SNAPSHOT_TAG: Final = 2
+_EPOCH_AND_OFFSET: Final = 12
+"""The fields of a diverging epoch and of a snapshot; tagged fields follow."""
 
 _SHARE_START: Final = 6
 """throttle_time_ms, error_code; error_message follows."""
@@ -67,6 +70,7 @@ _SHARE_PARTITION_START: Final = 6
 _ERROR_CODE: Final = 2
 LEADER: Final = 8
 """leader_id, leader_epoch; tagged fields follow."""
+_LEADER_EPOCH: Final = 4
 _ACQUIRED: Final = 18
 """first_offset, last_offset, delivery_count; tagged fields follow."""
 _SHARE_PARTITION: Final = _SHARE_PARTITION_START + 1 + _ERROR_CODE + 1 + LEADER + 1 + 3
@@ -221,16 +225,24 @@ class AnswerWalker(ChunkWalker):
         yield from self._partition_tags()
 
     def _partition_tags(self) -> Walk:
-        if not self._bits:
-            yield from self._tagged_fields()
+        if self._position < len(self._chunk) and not self._chunk[self._position]:
+            self._position += 1
             return
-        for _ in range((yield from self._field_count())):
-            tag = yield from self._varint()
-            size = yield from self._varint()
-            if tag == CURRENT_LEADER_TAG and size >= _NODE_ID:
-                yield from self._node()
-                size -= _NODE_ID
-            yield from self._pass(size)
+        known = {
+            _DIVERGING_EPOCH_TAG: self._epoch_and_offset,
+            _CURRENT_LEADER_TAG: self._leader,
+            _SNAPSHOT_TAG: self._epoch_and_offset,
+        }
+        yield from self._known_tagged_fields(known)
+
+    def _epoch_and_offset(self) -> Walk:
+        yield from self._pass(_EPOCH_AND_OFFSET)
+        yield from self._tagged_fields()
+
+    def _leader(self) -> Walk:
+        yield from self._node()
+        yield from self._pass(_LEADER_EPOCH)
+        yield from self._tagged_fields()
 
     def _node(self) -> Walk:
         """Changes the id of a node, whose bytes may be in different chunks."""
@@ -247,15 +259,14 @@ class AnswerWalker(ChunkWalker):
         size = self._left()
         self._held_from = self._position
         count = yield from self._field_count()
-        previous = _NOWHERE
+        previous = NO_TAG
         for _ in range(count):
-            tag = yield from self._varint()
-            if tag <= previous:
-                raise ProtocolError("unexpected_response", f"tag {tag} behind {previous}: they must ascend (KIP-482)")
-            if previous == _NOWHERE:
-                self._patch = _hidden(_ONE_FIELD, size) if tag == _NODE_ENDPOINTS_TAG else b""
+            tag = yield from self._tag(previous)
+            is_endpoints = tag == _NODE_ENDPOINTS_TAG
+            if previous == NO_TAG:
+                self._patch = _hidden(_ONE_FIELD, size) if is_endpoints else b""
             previous = tag
-            yield from self._pass((yield from self._varint()))
+            yield from self._tagged_field(tag, self._endpoints if is_endpoints else None)
         if not count:
             self._patch = b""
 
@@ -303,11 +314,18 @@ class AnswerWalker(ChunkWalker):
         count = yield from self._count(_NODE_ENDPOINT)
         self._patch = _hidden(_EMPTY_ARRAY + _ONE_FIELD, size) if count else b""
         for _ in range(count):
-            yield from self._pass(_NODE_ID)
-            yield from self._byte_string()
-            yield from self._pass(_PORT)
-            yield from self._byte_string()
-            yield from self._tagged_fields()
+            yield from self._endpoint()
+
+    def _endpoints(self) -> Walk:
+        for _ in range((yield from self._count(_NODE_ENDPOINT))):
+            yield from self._endpoint()
+
+    def _endpoint(self) -> Walk:
+        yield from self._pass(_NODE_ID)
+        yield from self._byte_string()
+        yield from self._pass(_PORT)
+        yield from self._byte_string()
+        yield from self._tagged_fields()
 
 
 def _hidden(start: bytes, size: int) -> bytes:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from struct import Struct
+from types import MappingProxyType
 from typing import Final, NamedTuple, TypeAlias
 
 from mesh.wire.apis import ApiKey, is_flexible
 from mesh.wire.errors import ErrorCode
 from mesh.wire.messages import Buffer
-from mesh.wire.reader import INT32
+from mesh.wire.reader import INT32, NO_TAG, tag_size
 from mesh.wire.spans import Spans, encoded_count
 from mesh.wire.transaction_levels import SECOND_PROTOCOL, TRANSACTIONS
 
@@ -19,8 +20,12 @@ Raise: TypeAlias = Callable[[Mapping[int, tuple[int, int]]], Mapping[int, tuple[
 _RANGE: Final = Struct(">hh")
 _ENTRY: Final = Struct(">hhh")
 _THROTTLE_TIME: Final = 4
+_SUPPORTED: Final = 0
+"""The tag of the supported features."""
 _FINALIZED: Final = 2
 """The tag of the finalized features."""
+_FIXED: Final[Mapping[int, int]] = MappingProxyType({1: 8, 3: 1})
+"""The sizes of the epoch of the finalized features, and of a boolean about ZooKeeper, by tag."""
 _LEVELS: Final = Struct(">hh")
 """The highest and the lowest level of a feature, in this order."""
 
@@ -104,16 +109,29 @@ def limited(
 def _lower_transactions(spans: Spans) -> None:
     """Limits the transaction feature to level 1. Must be called after the APIs have been read."""
     spans.skip(_THROTTLE_TIME)
+    tag = NO_TAG
     for _ in range(spans.tag_count()):
-        tag, size = spans.unsigned_varint(), spans.unsigned_varint()
-        if tag != _FINALIZED:
-            spans.skip(size)
-            continue
-        for _ in range(spans.count(_LEVELS.size + 2, True)):
-            name = spans.text(max(spans.compact_length(), 0))
-            start = spans.position
-            spans.skip(_LEVELS.size)
-            if name == TRANSACTIONS:
-                levels = (min(each, 1) for each in _LEVELS.unpack_from(spans.frame, start))
-                spans.replace(start, spans.position, _LEVELS.pack(*levels))
-            spans.skip_tagged_fields()
+        tag = spans.next_tag(tag)
+        size = spans.unsigned_varint()
+        start = spans.position
+        if tag == _FINALIZED:
+            _lower_finalized(spans)
+        elif tag == _SUPPORTED:
+            for _ in range(spans.count(_LEVELS.size + 2, True)):
+                spans.skip(max(spans.compact_length(), 0) + _LEVELS.size)
+                spans.skip_tagged_fields()
+        else:
+            spans.skip(_FIXED.get(tag, size))
+        if spans.position != start + size:
+            raise tag_size(tag, size, spans.position - start)
+
+
+def _lower_finalized(spans: Spans) -> None:
+    for _ in range(spans.count(_LEVELS.size + 2, True)):
+        name = spans.text(max(spans.compact_length(), 0))
+        start = spans.position
+        spans.skip(_LEVELS.size)
+        if name == TRANSACTIONS:
+            levels = (min(each, 1) for each in _LEVELS.unpack_from(spans.frame, start))
+            spans.replace(start, spans.position, _LEVELS.pack(*levels))
+        spans.skip_tagged_fields()

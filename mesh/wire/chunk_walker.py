@@ -6,11 +6,11 @@ arrived: those after the chunk are only counted.
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Mapping
 from typing import Final, TypeAlias
 
 from mesh.wire.errors import ProtocolError
-from mesh.wire.reader import MAX_VARINT_BYTES
+from mesh.wire.reader import MAX_VARINT_BYTES, NO_TAG, tag_order, tag_size
 
 Walk: TypeAlias = Generator[None, None, None]
 """A generator that runs to the end of the chunk, and continues with the next one."""
@@ -83,12 +83,36 @@ class ChunkWalker:
         yield from self._pass((yield from self._count(1)))
 
     def _tagged_fields(self) -> Walk:
+        """Skips tagged fields, none of which the mesh knows."""
         if self._position < len(self._chunk) and not self._chunk[self._position]:
             self._position += 1  # tagged fields are rare
             return
+        yield from self._known_tagged_fields({})
+
+    def _known_tagged_fields(self, known: Mapping[int, Callable[[], Walk]]) -> Walk:
+        """Skips tagged fields. known: walks over the value of a known one, by its tag."""
+        tag = NO_TAG
         for _ in range((yield from self._field_count())):
-            yield from self._varint()
-            yield from self._pass((yield from self._varint()))
+            tag = yield from self._tag(tag)
+            yield from self._tagged_field(tag, known.get(tag))
+
+    def _tag(self, previous: int) -> WalkToNumber:
+        tag = yield from self._varint()
+        if tag <= previous:
+            raise tag_order(tag, previous)
+        return tag
+
+    def _tagged_field(self, tag: int, value: Callable[[], Walk] | None) -> Walk:
+        """Walks over the size and the contents of a tagged field. value: walks over its value; None if the mesh does
+        not know the tag."""
+        size = yield from self._varint()
+        if value is None:
+            yield from self._pass(size)
+            return
+        left = self._left()
+        yield from value()
+        if (taken := left - self._left()) != size:
+            raise tag_size(tag, size, taken)
 
     def _field_count(self) -> WalkToNumber:
         return self._affordable((yield from self._varint()), 2)

@@ -196,9 +196,10 @@ class _Builder:
     def _struct(self, schema: type, message: type | None, flexible: bool) -> _Reader:
         """Makes the reader of a struct. If message is None, the struct is read and dropped."""
         pairs = self._pairing.pair(schema, message) if message else [(field, None) for field in schema_fields(schema)]
-        plain = [(field, ours) for field, ours in pairs if not field.is_tagged]
-        readers = [self._field(field, ours, flexible) for field, ours in plain]
-        names = [field.message_name if ours else None for field, ours in plain]
+        if tagged := [field.message_name for field, _ in pairs if field.is_tagged]:
+            raise TypeError(f"{schema} has tagged fields, which tables do not read: {tagged}")
+        readers = [self._field(field, ours, flexible) for field, ours in pairs]
+        names = [field.message_name if ours else None for field, ours in pairs]
         if message and (missing := required_fields(message) - set(names)):
             raise TypeError(f"{message.__name__} needs defaults for {sorted(missing)}: {schema} has none of them")
         named = tuple(zip(names, (reader.read for reader in readers), strict=True))

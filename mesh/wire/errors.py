@@ -14,6 +14,7 @@ Reason: TypeAlias = Literal[
     "invalid_length",
     "too_many_elements",
     "invalid_varint",
+    "invalid_tag",
     "produce",
     "unauthenticated",
     "session_expired",

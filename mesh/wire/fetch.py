@@ -8,6 +8,7 @@ last_fetched_epoch; v13 topic ids instead of names (KIP-516); v15 the replica id
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from struct import Struct
 from typing import Final
@@ -43,6 +44,7 @@ class _Layout:
     answer_end: no aborted transactions (an empty array, as brokers send to clients with read_committed) and no
     preferred read replica.
     after_records: the bytes after the records.
+    tags, partition_tags: read the known tagged fields of a request and of its partitions, by tag. Followers send them.
     empty: a whole partition without records, as most partitions are; `empty_end` ends it.
     """
 
@@ -56,6 +58,8 @@ class _Layout:
     answer_values: int
     answer_end: tuple[int, ...]
     after_records: bytes
+    tags: Mapping[int, Callable[[Cursor], object]]
+    partition_tags: Mapping[int, Callable[[Cursor], object]]
     empty: Struct
     empty_end: tuple[int, ...]
 
@@ -71,7 +75,7 @@ def decode_fetch_request(cursor: Cursor, version: int) -> FetchRequest:
         forgotten = tuple([_forgotten_topic(cursor, layout) for _ in range(_count(cursor, layout, _TOPIC_SIZE))])
     rack_id = _string(cursor, layout) if layout.has_rack else ""
     if layout.is_flexible:
-        cursor.skip_tagged_fields()
+        cursor.skip_known_tagged_fields(layout.tags)
     return FetchRequest(
         max_wait_ms=max_wait_ms,
         min_bytes=min_bytes,
@@ -139,7 +143,7 @@ def _partitions(cursor: Cursor, layout: _Layout, count: int) -> tuple[FetchParti
 def _partition_with_tags(cursor: Cursor, layout: _Layout) -> FetchPartition:
     partition, offset, size, _ = cursor.unpack(layout.partition)
     cursor.position -= 1
-    cursor.skip_tagged_fields()
+    cursor.skip_known_tagged_fields(layout.partition_tags)
     return FetchPartition(partition, offset, size)
 
 
@@ -199,6 +203,8 @@ def _layout(version: int) -> _Layout:
         answer_values=5 if log_start_offset else 4,
         answer_end=answer_end,
         after_records=_NO_TAGGED_FIELDS if flexible else b"",
+        tags={tag: read for first, tag, read in _TAGS if first <= version},
+        partition_tags={tag: read for first, tag, read in _PARTITION_TAGS if first <= version},
         empty=Struct(answer + ("bb" if flexible else "i")),
         empty_end=(*answer_end, *((1, 0) if flexible else (0,))),
     )
@@ -206,6 +212,19 @@ def _layout(version: int) -> _Layout:
 
 _TOPIC_SIZE: Final = 3
 """The fewest bytes of a topic in the flexible encoding: an empty name, no partitions, no tagged fields."""
+
+_REPLICA_STATE: Final = Struct(">iq")
+
+
+def _replica_state(cursor: Cursor) -> None:
+    cursor.unpack(_REPLICA_STATE)
+    cursor.skip_tagged_fields()
+
+
+_TAGS: Final = ((12, 0, Cursor.compact_nullable_string), (15, 1, _replica_state))
+"""The first version, the tag and the reader of cluster_id and replica_state."""
+_PARTITION_TAGS: Final = ((17, 0, Cursor.uuid), (18, 1, Cursor.int64))
+"""The same for replica_directory_id and high_watermark."""
 
 _ERROR_AND_SESSION: Final = Struct(">hi")
 

@@ -1,7 +1,8 @@
-"""Cuts a stream of bytes into frames: a length in four bytes, big-endian, followed by that many bytes."""
+"""Frames: a length in four bytes, big-endian, followed by that many bytes."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from mesh.wire.errors import ProtocolError
@@ -46,3 +47,10 @@ class FrameSplitter:
                 frames.append(bytes(view[body:start]))
         del buffer[:start]
         return frames
+
+
+def with_length(pieces: Iterable[Buffer]) -> memoryview:
+    """Returns a frame in one writable piece, with its length corrected. pieces: the frame with an earlier length."""
+    frame = bytearray().join(pieces)
+    INT32.pack_into(frame, 0, len(frame) - INT32.size)
+    return memoryview(frame)

@@ -14,7 +14,7 @@ from typing import Final, Literal, NamedTuple
 from mesh.wire.apis import ApiKey, is_flexible
 from mesh.wire.errors import ProtocolError
 from mesh.wire.messages import Buffer
-from mesh.wire.produce_batches import CLASSIC, FIRST_WITH_TOPIC_IDS, FLEXIBLE, Reads, body_of, text_at
+from mesh.wire.produce_batches import CLASSIC, FIRST_WITH_TOPIC_IDS, FLEXIBLE, Reads, text_at, without_header_tags
 from mesh.wire.reader import INT16, INT32
 from mesh.wire.writer import encode_unsigned_varint
 
@@ -100,8 +100,8 @@ class OnePartitionReader:
 
 def one_partition(version: int, beginning: memoryview, size: int) -> OnePartition | Literal["incomplete"] | None:
     """Reads the beginning of a Produce request. beginning: its first bytes, with its length. size: the bytes of the
-    whole frame. Returns None if the request has another number of partitions, has tagged fields after its records, or
-    is invalid.
+    whole frame. Returns None if the request has another number of partitions, has tagged fields, has text that is not
+    UTF-8, or is invalid.
 
     Bytes are read directly and not with `Spans`, for speed: this runs for each large request of a producer through a
     union.
@@ -111,6 +111,8 @@ def one_partition(version: int, beginning: memoryview, size: int) -> OnePartitio
         found = _one_partition(version, beginning, FLEXIBLE if is_compact else CLASSIC, is_compact)
     except (IndexError, StructError):
         return "incomplete"
+    except UnicodeDecodeError:
+        return None
     except ProtocolError as problem:
         return "incomplete" if problem.reason == "truncated" else None
     return None if found is None else _checked(found, len(beginning), size)
@@ -125,7 +127,10 @@ def _checked(found: OnePartition, come: int, size: int) -> OnePartition | Litera
 
 def _one_partition(version: int, frame: memoryview, reads: Reads, is_compact: bool) -> OnePartition | None:
     text_length, length, _ = reads
-    size, at = text_length(frame, body_of(ApiKey.PRODUCE, version, frame))
+    plain, body = without_header_tags(ApiKey.PRODUCE, version, frame)
+    if plain is not frame:
+        return None
+    size, at = text_length(frame, body)
     name = text_at(frame, at, size) if size >= 0 else None
     at += max(size, 0)
     acks: int = INT16.unpack_from(frame, at)[0]

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from mesh.wire.answer_walker import CURRENT_LEADER_TAG, LEADER, TOPIC_ID, AnswerWalker
+from mesh.wire.answer_walker import TOPIC_ID, AnswerWalker
 from mesh.wire.apis import ApiKey
 from mesh.wire.chunk_walker import Walk
 from mesh.wire.messages import Buffer
@@ -89,18 +89,13 @@ class PartWalker(AnswerWalker):
             INT32.pack_into(self._chunk, self._position, known + self._shift.partitions)
         yield from super()._fetch_partition()
 
-    def _partition_tags(self) -> Walk:
+    def _leader(self) -> Walk:
         if not self._shift.epochs:
-            yield from super()._partition_tags()
+            yield from super()._leader()
             return
-        for _ in range((yield from self._field_count())):
-            tag = yield from self._varint()
-            size = yield from self._varint()
-            if tag == CURRENT_LEADER_TAG and size >= LEADER:
-                yield from self._node()
-                yield from self._epoch()
-                size -= LEADER
-            yield from self._pass(size)
+        yield from self._node()
+        yield from self._epoch()
+        yield from self._tagged_fields()
 
     def _epoch(self) -> Walk:
         yield from self._whole(INT32.size)

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from mesh.wire.apis import ApiKey, has_tagged_response_header, is_flexible
+from mesh.wire.frames import with_length
+from mesh.wire.messages import Buffer
 from mesh.wire.reader import INT16, Cursor
 
 _REQUEST_START: Final = 12
@@ -33,9 +35,9 @@ class PassedAuthentication:
         self._accepted = 0
         self._is_bearer = False
 
-    def requested(self, api_key: ApiKey, version: int, frame: bytes) -> None:
-        """Takes a request that passes. frame: a request of `OF_AUTHENTICATION`, with its length. Raises
-        ProtocolError."""
+    def requested(self, api_key: ApiKey, version: int, frame: bytes) -> Buffer:
+        """Takes a request, and returns the frame to pass on, in which nothing is after the name of a mechanism. frame:
+        a request of `OF_AUTHENTICATION`, with its length. Raises ProtocolError."""
         if api_key is ApiKey.SASL_HANDSHAKE:
             cursor = Cursor(frame, _REQUEST_START)
             cursor.nullable_string()
@@ -43,6 +45,8 @@ class PassedAuthentication:
                 cursor.skip_tagged_fields()
             mechanism = cursor.nullable_string() or ""
             self._needed, self._accepted, self._is_bearer = TOKENS.get(mechanism), 0, mechanism == "OAUTHBEARER"
+            return with_length([frame[: cursor.position]])
+        return frame
 
     def answered(self, api_key: ApiKey, version: int, frame: bytes) -> None:
         """Takes an answer that passes. frame: the answer to a request of `OF_AUTHENTICATION`, with its length. Raises

@@ -8,9 +8,11 @@ from typing import Final, NamedTuple, TypeAlias
 
 from mesh.wire.apis import ApiKey, is_flexible
 from mesh.wire.errors import ProtocolError
+from mesh.wire.frames import with_length
 from mesh.wire.messages import Buffer
 from mesh.wire.reader import INT16, INT32
 from mesh.wire.spans import Spans
+from mesh.wire.text import text_of
 
 FRAME_HEADER: Final = 12
 """The bytes of length, key, version and correlation id."""
@@ -24,12 +26,14 @@ _ONE_BYTE: Final = 0x80
 
 class ProduceParts(NamedTuple):
     """The parts of a Produce request. acks: 0 for no answer. topics: the topic names, if the version has names.
-    records: the start and end of each partition's records in the frame."""
+    records: the start and end of each partition's records in the frame. is_exact: whether the request has nothing
+    else: no unknown tagged fields, no bytes after the last field, and no text that is not UTF-8."""
 
     acks: int
     transactional_id: str | None
     topics: list[str]
     records: list[tuple[int, int]]
+    is_exact: bool
 
 
 def body_of(api_key: ApiKey, version: int, frame: memoryview) -> int:
@@ -47,6 +51,24 @@ def body_of(api_key: ApiKey, version: int, frame: memoryview) -> int:
     return at
 
 
+def without_header_tags(api_key: ApiKey, version: int, frame: memoryview) -> tuple[memoryview, int]:
+    """Returns a request without the tagged fields of its header, and the position of its body. No version has any, so
+    nearly always the frame stays the same. Raises ProtocolError."""
+    try:
+        size, at = _text_length(frame, FRAME_HEADER)
+        at += max(size, 0)
+        if not is_flexible(api_key, version):
+            if at > len(frame):
+                raise _truncated(frame)
+            return frame, at
+        if not frame[at]:
+            return frame, at + 1
+    except (IndexError, StructError):
+        raise _truncated(frame) from None
+    body = body_of(api_key, version, frame)
+    return with_length([frame[:at], b"\0", frame[body:]]), at + 1
+
+
 def client_id_in(frame: Buffer) -> str | None:
     """Returns the client id of a request whose header has been read before. frame: with its length."""
     spans = Spans(memoryview(frame), FRAME_HEADER)
@@ -60,18 +82,29 @@ def parts_of(version: int, frame: memoryview, body: int) -> ProduceParts:
 
     Bytes are read directly and not with `Spans`, for speed: this runs for each request of a producer through a union.
     """
-    read = FLEXIBLE if is_flexible(ApiKey.PRODUCE, version) else CLASSIC
+    text_length, length, after_tags = FLEXIBLE if is_flexible(ApiKey.PRODUCE, version) else CLASSIC
     try:
-        parts, end = _parts(version, frame, body, *read)
+        try:
+            parts, end = _parts(version, frame, body, text_length, length, after_tags, text_at)
+        except (_Tagged, UnicodeDecodeError):
+            after_tags = _no_tags if after_tags is _no_tags else _after_tags
+            parts, end = _parts(version, frame, body, text_length, length, after_tags, _any_text_at)
+            parts = parts._replace(is_exact=False)
     except (IndexError, StructError):
         raise _truncated(frame) from None
     if end > len(frame):
         raise _truncated(frame)
-    return parts
+    return parts if end == len(frame) else parts._replace(is_exact=False)
 
 
 def _parts(
-    version: int, frame: memoryview, at: int, text_length: _ReadLength, length: _ReadLength, after_tags: _Skip
+    version: int,
+    frame: memoryview,
+    at: int,
+    text_length: _ReadLength,
+    length: _ReadLength,
+    after_tags: _Skip,
+    text_at: _ReadText,
 ) -> tuple[ProduceParts, int]:
     """Returns the parts for `parts_of`, and the position after them. Raises IndexError or struct.error if that is
     beyond the frame."""
@@ -98,12 +131,13 @@ def _parts(
                 at += size
             at = after_tags(frame, at)
         at = after_tags(frame, at)
-    return ProduceParts(acks, name, topics, records), after_tags(frame, at)
+    return ProduceParts(acks, name, topics, records, is_exact=True), after_tags(frame, at)
 
 
 _ReadLength: TypeAlias = Callable[[memoryview, int], tuple[int, int]]
 """Returns a length, negative for null, and the position after it."""
 _Skip: TypeAlias = Callable[[memoryview, int], int]
+_ReadText: TypeAlias = Callable[[memoryview, int, int], str]
 Reads: TypeAlias = tuple[_ReadLength, _ReadLength, _Skip]
 """Functions that read the length of a string, read that of an array or of bytes, and skip tagged fields."""
 
@@ -139,17 +173,31 @@ def _after_tags(frame: memoryview, at: int) -> int:
     return spans.position
 
 
+class _Tagged(Exception):
+    """Raised for tagged fields, which are rare."""
+
+
+def _after_empty_tags(frame: memoryview, at: int) -> int:
+    if frame[at]:
+        raise _Tagged
+    return at + 1
+
+
 def _no_tags(frame: memoryview, at: int) -> int:
     return at
 
 
-FLEXIBLE: Final[Reads] = (_compact_length, _compact_length, _after_tags)
+FLEXIBLE: Final[Reads] = (_compact_length, _compact_length, _after_empty_tags)
 CLASSIC: Final[Reads] = (_text_length, _length, _no_tags)
 
 
 def text_at(frame: memoryview, at: int, size: int) -> str:
-    """Returns a string of `size` bytes. Bytes that are not UTF-8 are replaced, as in `Spans.text`."""
-    return str(frame[at : at + size], errors="replace")
+    """Returns a string of `size` bytes. Raises UnicodeDecodeError for bytes that are not UTF-8."""
+    return str(frame[at : at + size], "utf-8")
+
+
+def _any_text_at(frame: memoryview, at: int, size: int) -> str:
+    return text_of(frame[at : at + size])
 
 
 def _truncated(frame: memoryview) -> ProtocolError:

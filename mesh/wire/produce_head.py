@@ -9,6 +9,7 @@ from typing import Final
 from mesh.wire.apis import KNOWN_APIS, ApiKey
 from mesh.wire.errors import ProtocolError
 from mesh.wire.messages import Buffer
+from mesh.wire.reader import NO_TAG, tag_order
 
 _INT16: Final = Struct(">h")
 _HEADER: Final = 4 + 2 + 2 + 4
@@ -57,7 +58,7 @@ def _after_compact_text(data: Buffer, at: int) -> int:
     if not data[at]:
         return at + 1  # null: few producers have a transactional id
     length, at = _varint(data, at)
-    return at + length - 1
+    return at + max(length - 1, 0)
 
 
 def _after_tags(data: Buffer, at: int) -> int:
@@ -66,8 +67,12 @@ def _after_tags(data: Buffer, at: int) -> int:
     count, at = _varint(data, at)
     if count > MOST_TAGS:
         raise ProtocolError("too_many_elements", f"{count} tagged fields in a header; up to {MOST_TAGS} are allowed")
+    previous = NO_TAG
     for _ in range(count):
-        _, at = _varint(data, at)
+        tag, at = _varint(data, at)
+        if tag <= previous:
+            raise tag_order(tag, previous)
+        previous = tag
         size, at = _varint(data, at)
         at += size
     return at

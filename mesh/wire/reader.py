@@ -3,7 +3,9 @@ left.
 
 It accepts the same values as a broker (`org.apache.kafka.common.protocol.ByteBufferAccessor`, and the classes that
 Kafka's generator makes), since clients are tested with brokers: a varint may have more bytes than it needs, every
-negative length is null, and bytes that are not UTF-8 are replaced.
+negative length is null, and bytes that are not UTF-8 are replaced as in Java. It is stricter about tagged fields: their
+tags must ascend (KIP-482), and the size of a known one must be that of its value. A broker ignores that size, so it
+would read other fields than the mesh.
 
 No memory is allocated for a length or a count before it has been checked. Array elements and tagged fields are also
 counted over the whole request, since one encoded byte can need a hundred bytes of memory.
@@ -11,17 +13,21 @@ counted over the whole request, since one encoded byte can need a hundred bytes 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from struct import Struct
 from struct import error as StructError
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 from uuid import UUID
 
 from mesh.wire.errors import ProtocolError
+from mesh.wire.text import text_of
 
 MAX_ELEMENTS: Final = 20_000
 """The most array elements in a request, including tagged fields. A Fetch with this many partitions has 600 KB."""
 
 MAX_VARINT_BYTES: Final = 5
+NO_TAG: Final = -1
+"""Stands for the tag before the first one of a struct."""
 _MAX_INT32: Final = 2**31 - 1
 _MAX_UINT32: Final = 2**32 - 1
 
@@ -31,20 +37,24 @@ INT32: Final = Struct(">i")
 INT64: Final = Struct(">q")
 
 Values: TypeAlias = tuple[Any, ...]
+Value = TypeVar("Value")
 
 
 class Cursor:
     """Reads forward through the bytes of one request. Every method raises ProtocolError for invalid bytes.
 
-    data: the request, as bytes, so that it can be kept undecoded without keeping a receive buffer.
+    data: the request, as bytes, so that it can be kept undecoded without keeping a receive buffer. is_lossy: whether
+    the bytes that were read are more than the values: tagged fields that the mesh does not know, or text that is not
+    UTF-8.
     """
 
-    __slots__ = ("data", "elements_left", "position")
+    __slots__ = ("data", "elements_left", "is_lossy", "position")
 
     def __init__(self, data: bytes, position: int = 0) -> None:
         self.data: Final = data
         self.position = position
         self.elements_left = MAX_ELEMENTS
+        self.is_lossy = False
 
     def finish(self) -> None:
         """Checks that no bytes are left. Used for data with exactly one form; brokers ignore bytes after a request."""
@@ -149,30 +159,67 @@ class Cursor:
         return self._affordable(self.compact_length(), element_size)
 
     def skip_tagged_fields(self) -> None:
-        """Skips tagged fields. Consumers send none in the requests served here, and KIP-482 allows servers to ignore
-        them."""
+        """Skips tagged fields, none of which the mesh knows. Nearly always there are none."""
+        if not self.skip_empty_tags():
+            self.skip_known_tagged_fields({})
+
+    def skip_empty_tags(self) -> bool:
+        """Skips the count of tagged fields and returns True if it is zero, as it nearly always is; otherwise reads
+        nothing."""
+        position = self.position
+        if position < len(self.data) and not self.data[position]:
+            self.position = position + 1
+            return True
+        return False
+
+    def skip_known_tagged_fields(self, known: Mapping[int, Callable[[Cursor], object]]) -> None:
+        """Skips tagged fields. known: reads the value of a known one, by its tag."""
+        tag = NO_TAG
         for _ in range(self.tag_count()):
-            self.unsigned_varint()
-            self._skip(self.unsigned_varint())
+            tag = self.next_tag(tag)
+            read = known.get(tag)
+            if read is None:
+                self.skip_unknown_tagged_field()
+            else:
+                self.tagged_value(tag, read)
+
+    def next_tag(self, previous: int) -> int:
+        """Reads the tag of a tagged field. previous: the tag before it in the same struct, or `NO_TAG`."""
+        tag = self.unsigned_varint()
+        if tag <= previous:
+            raise tag_order(tag, previous)
+        return tag
+
+    def tagged_value(self, tag: int, read: Callable[[Cursor], Value]) -> Value:
+        """Reads the size and the value of a known tagged field. read: reads the value."""
+        size = self.unsigned_varint()
+        start = self.position
+        value = read(self)
+        if self.position != start + size:
+            raise tag_size(tag, size, self.position - start)
+        return value
+
+    def skip_unknown_tagged_field(self) -> None:
+        """Skips the size and the contents of a tagged field that the mesh does not know."""
+        self.is_lossy = True
+        self._skip(self.unsigned_varint())
 
     def tag_count(self) -> int:
-        """Reads the number of tagged fields. Each of them has a tag, a size and contents."""
-        count = self.unsigned_varint()
-        return self._affordable(count if count <= _MAX_INT32 else 0, 2)
-
-    def tagged_field(self) -> Cursor:
-        """Reads the size and contents of a tagged field, and returns a cursor over the contents. Their elements count
-        for the whole message."""
-        content = Cursor(self._take(self.unsigned_varint()))
-        content.elements_left = self.elements_left
-        return content
+        """Reads the number of tagged fields. Each of them has a tag, a size and contents. A number that is negative for
+        Java is above the bytes that are left."""
+        return self._affordable(self.unsigned_varint(), 2)
 
     def records(self, length: int) -> bytes | memoryview:
         """Reads the bytes of records."""
         return self._take(length)
 
     def _text(self, length: int) -> str:
-        return self._take(length).decode(errors="replace")
+        content = self._take(length)
+        try:
+            return content.decode()
+        except UnicodeDecodeError:
+            self.is_lossy = True
+            return text_of(content)
 
     def _take(self, length: int) -> bytes:
         start = self.position
@@ -201,6 +248,16 @@ class Cursor:
     def _truncated(self, wanted: int) -> ProtocolError:
         left = len(self.data) - self.position
         return ProtocolError("truncated", f"{wanted} bytes announced at {self.position}, {left} left")
+
+
+def tag_order(tag: int, previous: int) -> ProtocolError:
+    """Returns the error for a tag that is not higher than the one before it."""
+    return ProtocolError("invalid_tag", f"tag {tag} after tag {previous}: tags must ascend (KIP-482)")
+
+
+def tag_size(tag: int, size: int, taken: int) -> ProtocolError:
+    """Returns the error for a known tagged field whose size is not that of its value."""
+    return ProtocolError("invalid_tag", f"a size of {size} bytes at tag {tag}, whose value takes {taken}")
 
 
 class ViewCursor(Cursor):

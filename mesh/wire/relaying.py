@@ -305,12 +305,12 @@ class RelayedConnection:
         held += piece.buffer
         if piece.is_last:
             try:
-                self._authentication.requested(request.api_key, request.api_version, bytes(held))
+                frame = self._authentication.requested(request.api_key, request.api_version, bytes(held))
             except ProtocolError:
                 self._expected.pop()  # it is not passed on, so no answer comes
                 raise
             self._held = None
-            passed.append(held)
+            passed.append(frame)
 
     def answer(self, answer: list[Buffer]) -> list[Buffer]:
         """Takes the answer to the last request in `local`, with its length. Returns the bytes that may be sent now."""

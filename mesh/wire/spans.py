@@ -12,7 +12,8 @@ from typing import Final
 
 from mesh.wire.errors import ProtocolError
 from mesh.wire.messages import Buffer
-from mesh.wire.reader import INT8, INT16, INT32, INT64, MAX_VARINT_BYTES
+from mesh.wire.reader import INT8, INT16, INT32, INT64, MAX_VARINT_BYTES, NO_TAG, tag_order
+from mesh.wire.text import text_of
 from mesh.wire.writer import encode_unsigned_varint
 
 MAX_REPLACED: Final = 1_000_000
@@ -128,13 +129,18 @@ class Spans:
         """Reads a string. Bytes that are not UTF-8 are replaced in the result, and stay in the frame."""
         start = self.position
         self.skip(length)
-        return str(self.frame[start : self.position], errors="replace")
+        return text_of(self.frame[start : self.position])
+
+    def strict_text(self, length: int) -> str:
+        """Reads a string. Raises UnicodeDecodeError for bytes that are not UTF-8; they count as read."""
+        start = self.position
+        self.skip(length)
+        return str(self.frame[start : self.position], "utf-8")
 
     def tag_count(self) -> int:
-        """Reads the number of tagged fields; each has at least two bytes."""
+        """Reads the number of tagged fields; each has at least two bytes. A number that is negative for Java is above
+        the bytes that are left."""
         count = self.unsigned_varint()
-        if count > _MAX_INT32:
-            return 0
         if 2 * count > self.end - self.position:
             raise self.unfit(2 * count)
         return count
@@ -148,12 +154,22 @@ class Spans:
             return True
         return False
 
-    def skip_tagged_fields(self) -> None:
+    def next_tag(self, previous: int) -> int:
+        """Reads the tag of a tagged field. previous: the tag before it in the same struct, or `NO_TAG`."""
+        tag = self.unsigned_varint()
+        if tag <= previous:
+            raise tag_order(tag, previous)
+        return tag
+
+    def skip_tagged_fields(self) -> bool:
+        """Skips tagged fields, none of which the mesh knows. Returns True if there are any."""
         if self.skip_empty_tags():
-            return
-        for _ in range(self.tag_count()):
-            self.unsigned_varint()
+            return False
+        tag, count = NO_TAG, self.tag_count()
+        for _ in range(count):
+            tag = self.next_tag(tag)
             self.skip(self.unsigned_varint())
+        return count > 0
 
     def _integer(self, layout: Struct) -> int:
         position = self.position + layout.size

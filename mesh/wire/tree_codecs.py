@@ -16,7 +16,7 @@ from mesh.wire.bodies import Body
 from mesh.wire.entities.fields import FIXED_SIZES, NO_DEFAULT, Field
 from mesh.wire.errors import ProtocolError
 from mesh.wire.messages import Buffer
-from mesh.wire.reader import INT8, INT16, INT32, INT64, Cursor
+from mesh.wire.reader import INT8, INT16, INT32, INT64, NO_TAG, Cursor
 from mesh.wire.spans import encoded_count, encoded_text
 from mesh.wire.writer import encode_unsigned_varint
 
@@ -107,8 +107,8 @@ class Struct:
         if self.is_flexible:
             for member in self.tagged.values():
                 tree[member.name] = member.default()
-            for _ in range(cursor.tag_count()):
-                self._read_tag(cursor, tree)
+            if not cursor.skip_empty_tags():
+                self._read_tags(cursor, tree)
         return tree
 
     def write(self, tree: Mapping[str, Any], body: bytearray) -> None:
@@ -133,12 +133,15 @@ class Struct:
     def default(self) -> Tree:
         return {member.name: member.default() for member in (*self.plain, *self.tagged.values())}
 
-    def _read_tag(self, cursor: Cursor, tree: Tree) -> None:
-        member = self.tagged.get(cursor.unsigned_varint())
-        content = cursor.tagged_field()
-        if member is not None:
-            tree[member.name] = member.codec.read(content)
-            cursor.elements_left = content.elements_left
+    def _read_tags(self, cursor: Cursor, tree: Tree) -> None:
+        tag = NO_TAG
+        for _ in range(cursor.tag_count()):
+            tag = cursor.next_tag(tag)
+            member = self.tagged.get(tag)
+            if member is None:
+                cursor.skip_unknown_tagged_field()
+            else:
+                tree[member.name] = cursor.tagged_value(tag, member.codec.read)
 
 
 def _encoded_tag(tag: int, member: _Member, tree: Mapping[str, Any]) -> bytes:

@@ -19,6 +19,8 @@ from mesh.wire.apis import ApiKey, is_flexible
 from mesh.wire.bodies import Body
 from mesh.wire.entities import Direction
 from mesh.wire.entities.layouts import layout
+from mesh.wire.errors import ProtocolError
+from mesh.wire.frames import with_length
 from mesh.wire.messages import Buffer
 from mesh.wire.reader import Cursor, ViewCursor
 from mesh.wire.relayed_apis import RELAYED_APIS
@@ -29,6 +31,7 @@ __all__ = [
     "EncodedElements",
     "Tree",
     "encode_elements",
+    "read_request",
     "read_tree",
     "read_views",
     "write_pieces",
@@ -48,6 +51,24 @@ def read_tree(api_key: ApiKey, version: int, side: Direction, body: Buffer) -> T
     for a version that is not relayed.
     """
     return _read(api_key, version, side, Cursor(bytes(body)))
+
+
+def read_request(api_key: ApiKey, version: int, frame: memoryview, body: int) -> tuple[Tree, memoryview]:
+    """Reads a request like `read_tree`. Returns also the frame to pass on, in which a broker finds nothing but the
+    tree.
+
+    That is the same frame, unless it has unknown tagged fields, bytes after the body, or text that is not UTF-8; then
+    the body is written again. frame: with its length. body: the position of the body. Raises ProtocolError.
+    """
+    cursor = Cursor(bytes(frame[body:]))
+    tree = _read(api_key, version, Direction.REQUEST, cursor)
+    if not cursor.is_lossy and cursor.position == len(cursor.data):
+        return tree, frame
+    try:
+        written = write_tree(api_key, version, Direction.REQUEST, tree)
+    except ValueError as problem:
+        raise ProtocolError("invalid_length", str(problem)) from problem
+    return tree, with_length([frame[:body], written])
 
 
 def read_views(api_key: ApiKey, version: int, side: Direction, body: memoryview) -> Tree:

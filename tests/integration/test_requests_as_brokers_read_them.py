@@ -1,7 +1,8 @@
 """The decoder reads requests as brokers do, even if their bytes are not as a good client writes them.
 
 A real broker and the decoder get the same bytes, for every API in every version. They refuse the same ones. If the
-broker answers two encodings alike, the decoder makes the same message of them.
+broker answers two encodings alike, the decoder makes the same message of them. In one thing the decoder is stricter:
+tags must ascend, and the size of a known tagged field must be that of its value.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from kio.index import load_request_schema
 
 from mesh.wire.apis import APIS, ApiKey
 from mesh.wire.connection import ServerConnection
+from mesh.wire.entities import Direction
 from mesh.wire.errors import ProtocolError
 from mesh.wire.messages import RequestMessage
 from tests.integration.kafka import KafkaCluster
@@ -20,7 +22,7 @@ from tests.integration.raw import Endpoint, RawConnection
 from tests.pool.apis.harness import Client, Mesh
 from tests.pool.apis.messages import request as request_frame
 from tests.relay.normal import normal
-from tests.wire.entities import ALL_VERSIONS, frame, header_and_body, sample
+from tests.wire.entities import ALL_VERSIONS, anatomy, frame, header_and_body, sample
 from tests.wire.spellings import Spelling
 
 pytestmark = pytest.mark.smoke
@@ -131,15 +133,51 @@ def test_what_both_refuse(broker: RawConnection, body: bytes) -> None:
         pytest.param(b"\xff\x9c\0", id="a client id of length -100"),
         pytest.param(b"\0\1\xe4\0", id="a client id in Latin-1"),
         pytest.param(b"\0\1c\1\x05\1\0", id="a tagged field"),
-        pytest.param(b"\0\1c\2\x05\1\0\x05\1\0", id="a tagged field twice"),
+        pytest.param(b"\0\1c\2\x05\1\0\x06\1\0", id="two tagged fields"),
         pytest.param(b"\0\1c\x80\x80\0", id="no tagged fields, in three bytes"),
-        pytest.param(b"\0\1c\xff\xff\xff\xff\x0f", id="-1 tagged fields"),
     ],
 )
 def test_headers(broker: RawConnection, header: bytes) -> None:
     usual = broker.ask(METADATA_V12 + b"\0\1c\0" + b"\1\0\0\0")
     assert broker.ask(METADATA_V12 + header + b"\1\0\0\0") == usual is not None
     assert decoded(METADATA_V12 + header + b"\1\0\0\0") == decoded(METADATA_V12 + b"\0\1c\0" + b"\1\0\0\0") is not None
+
+
+@pytest.mark.parametrize(
+    ("header", "end"),
+    [
+        pytest.param(b"\xff\xff\xff\xff\x0f", b"\0", id="-1 tagged fields in the header"),
+        pytest.param(b"\0", b"\xff\xff\xff\xff\x0f", id="-1 tagged fields"),
+        pytest.param(b"\2\x05\1\0\x05\1\0", b"\0", id="a tagged field of the header twice"),
+        pytest.param(b"\2\x06\1\0\x05\1\0", b"\0", id="tags of the header descend"),
+        pytest.param(b"\0", b"\2\x05\1\0\x05\1\0", id="a tagged field twice"),
+        pytest.param(b"\0", b"\2\x06\1\0\x05\1\0", id="tags descend"),
+    ],
+)
+def test_the_number_and_the_order_of_tags_are_those_of_the_protocol(
+    broker: RawConnection, header: bytes, end: bytes
+) -> None:
+    """A broker ignores tags that it does not know, in any order. From Kafka 4.4 on it refuses a negative number of
+    tagged fields."""
+    usual = broker.ask(METADATA_V12 + b"\0\1c\0" + b"\1\0\0\0")
+    request = METADATA_V12 + b"\0\1c" + header + b"\1\0\0" + end
+    assert broker.ask(request) == usual is not None
+    assert decoded(request) is None
+
+
+@pytest.mark.parametrize("more", [-1, 1])
+def test_the_size_of_a_known_tagged_field_is_that_of_its_value(broker: RawConnection, more: int) -> None:
+    """A broker reads the value, and continues behind it."""
+    parts = anatomy.whole((ApiKey.FETCH, 17, Direction.REQUEST))
+    header, _ = header_and_body(ApiKey.FETCH, 17)
+    usual = broker.ask(header + anatomy.encoded(parts))
+    assert decoded(header + anatomy.encoded(parts)) is not None
+    for section in anatomy.sections(parts):
+        for field in section.fields:
+            field.more = more
+            assert broker.ask(header + anatomy.encoded(parts)) == usual is not None
+            assert decoded(header + anatomy.encoded(parts)) is None
+            field.more = 0
 
 
 @pytest.mark.parametrize("version", APIS[ApiKey.PRODUCE].all())

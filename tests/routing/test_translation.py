@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -60,10 +60,15 @@ def translation(leaf: int = US, config: Mapping[str, Any] = RENAMED, tags: Tags 
     return LeafTranslation(union.leaves[leaf].number, ids, union, Addresses(), frozenset({ApiKey.METADATA}), tags)
 
 
-def passed(to: LeafTranslation, api_key: ApiKey, version: int, request: Tree) -> Tree | None:
-    """The request as the cluster reads it; None: it does not pass."""
+def passed(
+    to: LeafTranslation, api_key: ApiKey, version: int, request: Tree, more: Callable[[bytes], bytes] | None = None
+) -> Tree | None:
+    """The request as the cluster reads it; None: it does not pass. more: adds something to the body that no reader
+    knows; so does the header, then."""
     tags = b"\0" if is_flexible(api_key, version) else b""
-    rest = b"\x00\x02me" + tags + write_tree(api_key, version, Direction.REQUEST, request)
+    content = write_tree(api_key, version, Direction.REQUEST, request)
+    rest = b"\x00\x02me" + (tags if more is None else b"\1\5\1x"[: 4 * len(tags)])
+    rest += content if more is None else more(content)
     frame = bytearray(REQUEST_HEAD.pack(8 + len(rest), api_key, version, 7) + rest)
     translated = to.request(RequestHead(8 + len(rest), api_key, version, 7), memoryview(frame))
     if translated is None:
@@ -71,8 +76,10 @@ def passed(to: LeafTranslation, api_key: ApiKey, version: int, request: Tree) ->
     told = memoryview(b"".join(translated.frame))
     assert REQUEST_HEAD.unpack_from(told) == (len(told) - 4, api_key, version, 7)
     body = body_of(api_key, version, told)
-    assert bytes(told[12 : body - len(tags)]) == b"\x00\x02me"
-    return read_tree(api_key, version, Direction.REQUEST, told[body:])
+    assert bytes(told[12:body]) == b"\x00\x02me" + tags
+    found = read_tree(api_key, version, Direction.REQUEST, told[body:])
+    assert write_tree(api_key, version, Direction.REQUEST, found) == told[body:], "nothing else passes"
+    return found
 
 
 def answered(to: LeafTranslation, api_key: ApiKey, version: int, answer: Tree) -> Tree:

@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 
 from mesh.wire.answer_walker import VERSIONS, AnswerWalker
 from mesh.wire.apis import ApiKey
+from mesh.wire.entities import Direction
 from mesh.wire.errors import ProtocolError
+from tests.wire.entities import anatomy
 from tests.wire.walked_answers import (
     ENDINGS,
     HEADER,
@@ -220,10 +222,12 @@ def test_an_answer_that_ends_late(api_key: ApiKey, version: int, chunk: int) -> 
 @pytest.mark.parametrize(
     ("end", "reason"),
     [
-        (b"\x02\x05\x00\x00\x00", "unexpected_response"),  # addresses behind another tag
-        (b"\x02\x00\x00\x00\x00", "unexpected_response"),  # twice
+        (b"\x02\x05\x00\x00\x00", "invalid_tag"),  # addresses behind another tag
+        (b"\x02\x00\x01\x01\x00\x01\x01", "invalid_tag"),  # twice
+        (b"\x01\x00\x00", "truncated"),
+        (b"\x01\x00\x02\x01\x00", "invalid_tag"),  # a byte behind the addresses
         (b"\x80\x80\x80\x80\x80\x01", "invalid_varint"),
-        (b"\x01\x00\x05\x00", "truncated"),
+        (b"\x01\x05\x05\x00", "truncated"),
         (b"\xff\xff\xff\xff\x0f", "truncated"),
     ],
 )
@@ -233,6 +237,31 @@ def test_ends_that_cannot_be(end: bytes, reason: str, chunk: int) -> None:
     with pytest.raises(ProtocolError) as caught:
         walk(AnswerWalker(ApiKey.FETCH, 16, len(frame)), frame, repeat(chunk))
     assert caught.value.reason == reason
+
+
+@pytest.mark.parametrize("chunk", [1, 3, 10_000])
+@pytest.mark.parametrize("leaf", [0, 5])
+def test_the_sizes_and_the_order_of_tags_are_checked(leaf: int, chunk: int) -> None:
+    message = (ApiKey.FETCH, 17, Direction.RESPONSE)
+    parts = anatomy.whole(message)
+
+    def walked() -> None:
+        frame = HEADER + anatomy.encoded(parts)
+        walk(AnswerWalker(ApiKey.FETCH, 17, len(frame), leaf), frame, repeat(chunk))
+
+    walked()
+    for section in anatomy.sections(parts):
+        known = section.fields[:]
+        for field in known:
+            for more in (-1, 1):
+                field.more = more
+                with pytest.raises(ProtocolError, match=r"at tag|announced"):
+                    walked()
+            field.more = 0
+        section.fields = [*known, anatomy.Tagged(99, []), anatomy.Tagged(98, [])]
+        with pytest.raises(ProtocolError, match="tags must ascend"):
+            walked()
+        section.fields = known
 
 
 @pytest.mark.parametrize("number", [b"\xff\xff\xff\xff\x07", b"\xff\xff\xff\xff\x0f", b"\xff\xff\xff\x7f"])

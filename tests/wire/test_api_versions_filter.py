@@ -12,8 +12,10 @@ from kio.index import load_response_schema
 
 from mesh.wire.api_versions_filter import _Answer, limited
 from mesh.wire.apis import ApiKey
+from mesh.wire.entities import Direction
 from mesh.wire.errors import ProtocolError
-from tests.wire.entities import decode, encode, entities, sample
+from mesh.wire.transaction_levels import SECOND_PROTOCOL
+from tests.wire.entities import anatomy, decode, encode, entities, sample
 
 CORRELATION_ID = b"\x00\x00\x00\x07"
 SERVED = {ApiKey.PRODUCE: (0, 13), ApiKey.FETCH: (4, 17), ApiKey.METADATA: (9, 12), ApiKey.API_VERSIONS: (0, 5)}
@@ -73,6 +75,25 @@ def test_what_is_served_as_it_is_stays_in_one_span(version: int) -> None:
     served: Any = {key: (-100, 100) for key in versions_of(version, answer)}
     _, span = limited(version, answer, served)
     assert isinstance(span, memoryview) and span.obj is answer.obj and span == answer
+
+
+@pytest.mark.parametrize("version", [3, 4])
+def test_the_sizes_and_the_order_of_tags_are_checked(version: int) -> None:
+    """Where the features of transactions are looked for."""
+    old: Any = {**SERVED, **{key: (0, 0) for key in SECOND_PROTOCOL}}
+    parts = anatomy.whole((ApiKey.API_VERSIONS, version, Direction.RESPONSE))
+    limited(version, memoryview(CORRELATION_ID + anatomy.encoded(parts)), old)
+    section = parts[-1]
+    assert isinstance(section, anatomy.Tags) and len(section.fields) == 4
+    for field in section.fields:
+        for more in (-1, 1):
+            field.more = more
+            with pytest.raises(ProtocolError, match="at tag"):
+                limited(version, memoryview(CORRELATION_ID + anatomy.encoded(parts) + bytes(9)), old)
+        field.more = 0
+    section.fields.reverse()
+    with pytest.raises(ProtocolError, match="tags must ascend"):
+        limited(version, memoryview(CORRELATION_ID + anatomy.encoded(parts)), old)
 
 
 @every_version

@@ -158,6 +158,7 @@ def test_older_versions_have_the_shape_of_the_newest(
         pytest.param(ApiKey.FIND_COORDINATOR, 3, b"\0\0\0", "invalid_length", id="null compact string"),
         pytest.param(ApiKey.FIND_COORDINATOR, 0, b"\x7f\xff", "truncated", id="string beyond the end"),
         pytest.param(ApiKey.FIND_COORDINATOR, 3, b"\x02g\0\xff\xff\xff\xff\x07", "truncated", id="huge tagged fields"),
+        pytest.param(ApiKey.METADATA, 12, b"\0\1\0\xff\xff\xff\xff\x0f", "truncated", id="-1 tagged fields"),
         pytest.param(ApiKey.FIND_COORDINATOR, 3, b"\x02g\0\x01\x05\x7f", "truncated", id="tagged field beyond the end"),
         pytest.param(
             ApiKey.FIND_COORDINATOR,
@@ -229,7 +230,6 @@ def test_a_wide_varint_is_the_number_that_it_says(api_key: ApiKey, version: int)
         pytest.param(ApiKey.METADATA, 12, b"\xff\xff\xff\xff\x0f\1\0\0", id="compact count of -2"),
         pytest.param(ApiKey.METADATA, 12, b"\x81\x80\x80\x80\x08\1\0\0", id="the lowest compact count"),
         pytest.param(ApiKey.METADATA, 12, b"\x80\x80\x80\x80\x10\1\0\0", id="zero and a bit above the 32"),
-        pytest.param(ApiKey.METADATA, 12, b"\0\1\0\xff\xff\xff\xff\x0f", id="-1 tagged fields"),
     ],
 )
 def test_whatever_is_negative_is_null(api_key: ApiKey, version: int, body: bytes) -> None:

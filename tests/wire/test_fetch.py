@@ -14,6 +14,7 @@ from kio.index import load_request_schema, load_response_schema
 from kio.schema.errors import ErrorCode as KioErrorCode
 
 from mesh.wire.apis import APIS, ApiKey
+from mesh.wire.entities import Direction
 from mesh.wire.errors import ProtocolError
 from mesh.wire.fetch import decode_fetch_request, encode_fetch_response
 from mesh.wire.messages import (
@@ -26,7 +27,7 @@ from mesh.wire.messages import (
     ForgottenTopic,
 )
 from mesh.wire.reader import Cursor
-from tests.wire.entities import encode, entities
+from tests.wire.entities import anatomy, encode, entities
 from tests.wire.known_to_kio import KNOWN_TO_KIO
 
 VERSIONS = APIS[ApiKey.FETCH].all()
@@ -183,6 +184,27 @@ def test_partitions_with_tagged_fields_stand_beside_others(tagged: set[int]) -> 
     body = start + b"".join(rows) + b"\0\x01\x01\0"
     (topic,) = decode_fetch_request(Cursor(body), 12).topics
     assert topic.partitions == tuple(FetchPartition(number, number << 8, 1 << 20) for number in range(3))
+
+
+@pytest.mark.parametrize("version", [version for version in APIS[ApiKey.FETCH].all() if version >= 12])
+def test_the_sizes_and_the_order_of_tags_are_checked(version: int) -> None:
+    """Followers send these tagged fields."""
+    parts = anatomy.whole((ApiKey.FETCH, version, Direction.REQUEST))
+    whole = decode_fetch_request(Cursor(anatomy.encoded(parts)), version)
+    for section in anatomy.sections(parts):
+        known = section.fields[:]
+        for field in known:
+            for more in (-1, 1):
+                field.more = more
+                with pytest.raises(ProtocolError, match="at tag"):
+                    decode_fetch_request(Cursor(anatomy.encoded(parts) + bytes(9)), version)
+            field.more = 0
+        section.fields = [*known, anatomy.Tagged(99, []), anatomy.Tagged(98, [])]
+        with pytest.raises(ProtocolError, match="tags must ascend"):
+            decode_fetch_request(Cursor(anatomy.encoded(parts)), version)
+        section.fields = [*known, anatomy.Tagged(98, []), anatomy.Tagged(99, [])]
+        assert decode_fetch_request(Cursor(anatomy.encoded(parts)), version) == whole
+        section.fields = known
 
 
 def test_golden_response_v17() -> None:

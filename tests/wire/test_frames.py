@@ -7,8 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mesh.wire.errors import ProtocolError
-from mesh.wire.frames import MAX_REQUEST_BYTES, FrameSplitter
+from mesh.wire.frames import MAX_REQUEST_BYTES, FrameSplitter, with_length
 from tests.wire.entities import frame
+
+
+def test_pieces_become_one_frame_with_its_length() -> None:
+    whole = with_length([memoryview(frame(b"abc"))[:5], b"", bytearray(b"xyz")])
+    assert whole == frame(b"axyz") and not whole.readonly
 
 
 @given(bodies=st.lists(st.binary(max_size=20), max_size=6), cuts=st.lists(st.integers(1, 30), max_size=20))

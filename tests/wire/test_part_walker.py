@@ -65,7 +65,8 @@ def check(given_answer: Answer, leaf: int, shift: int, passed: bytes) -> None:
         for each in topic["partitions"]:
             each["partition_index"] += shift
             if each["current_leader"]["leader_epoch"] >= 0:
-                each["current_leader"]["leader_epoch"] += EPOCHS
+                shifted = each["current_leader"]["leader_epoch"] + EPOCHS
+                each["current_leader"]["leader_epoch"] = min(shifted, 2**31 - 1)
     assert read_tree(ApiKey.FETCH, version, Direction.RESPONSE, passed[len(HEADER) :]) == told
     assert passed[given_answer.end :] == usual[given_answer.end :], "addresses are hidden as ever"
 

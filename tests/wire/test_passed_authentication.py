@@ -48,6 +48,13 @@ def test_the_last_token_says_so(mechanism: str, answers: list[tuple[int, bytes, 
         assert authentication.is_done is is_done
 
 
+def test_nothing_passes_behind_the_name_of_a_mechanism() -> None:
+    longer = handshake("PLAIN")[4:] + b"more"
+    passed = PassedAuthentication().requested(HANDSHAKE, 1, pack(">i", len(longer)) + longer)
+    assert passed == handshake("PLAIN") == PassedAuthentication().requested(HANDSHAKE, 1, handshake("PLAIN"))
+    assert PassedAuthentication().requested(AUTHENTICATE, 1, b"anything") == b"anything"
+
+
 def test_the_answer_to_anything_else_says_so_too() -> None:
     authentication = PassedAuthentication()
     authentication.answered_other(ApiKey.API_VERSIONS)

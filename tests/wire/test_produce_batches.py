@@ -10,10 +10,12 @@ from hypothesis import strategies as st
 from kio.index import load_request_schema
 
 from mesh.wire.apis import ApiKey, is_flexible
+from mesh.wire.entities import Direction
 from mesh.wire.errors import ProtocolError
-from mesh.wire.produce_batches import body_of, parts_of
+from mesh.wire.frames import with_length
+from mesh.wire.produce_batches import ProduceParts, body_of, parts_of, without_header_tags
 from mesh.wire.relayed_apis import RELAYED_APIS
-from tests.wire.entities import encode, entities
+from tests.wire.entities import anatomy, encode, entities
 
 VERSIONS = RELAYED_APIS[ApiKey.PRODUCE].all()
 FRAME_START = b"\x00\x00\x00\x00" + b"\x00\x00" + b"\x00\x09" + b"\x00\x00\x00\x07"
@@ -41,6 +43,41 @@ def test_records_acks_and_transactions_are_found(request: tuple[int, Any], clien
     assert parts.acks == entity.acks
     assert parts.transactional_id == entity.transactional_id
     assert parts.topics == [each.name for each in entity.topic_data if getattr(each, "name", None) is not None]
+
+
+@pytest.mark.parametrize("api_key", [ApiKey.PRODUCE, ApiKey.SASL_HANDSHAKE])
+@pytest.mark.parametrize("client_id", [None, b"", b"me"])
+def test_the_header_loses_its_tagged_fields(api_key: ApiKey, client_id: bytes | None) -> None:
+    version = RELAYED_APIS[ApiKey.PRODUCE].highest if api_key is ApiKey.PRODUCE else 1
+    tagged = with_length([framed(9 if is_flexible(api_key, version) else 8, b"body", client_id)])
+    plain, at = without_header_tags(api_key, version, tagged)
+    assert bytes(plain[at:]) == b"body" and len(plain) - 4 == int.from_bytes(plain[:4], "big")
+    assert (plain is tagged) == (not is_flexible(api_key, version))
+    assert without_header_tags(api_key, version, plain) == (plain, at)
+    assert without_header_tags(api_key, version, plain)[0] is plain
+    for length in range(12, at):
+        with pytest.raises(ProtocolError):
+            without_header_tags(api_key, version, plain[:length])
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_request_is_exact_if_nothing_else_is_in_it(version: int) -> None:
+    message = (ApiKey.PRODUCE, version, Direction.REQUEST)
+    parts = anatomy.whole(message)
+
+    def found(tail: bytes = b"") -> ProduceParts:
+        frame = framed(version, anatomy.encoded(parts) + tail)
+        return parts_of(version, frame, body_of(ApiKey.PRODUCE, version, frame))
+
+    exact = found()
+    assert exact.is_exact and found(b"x") == exact._replace(is_exact=False)
+    for section in anatomy.sections(parts):
+        section.fields = [anatomy.Tagged(5, [])]
+        assert not found().is_exact and found()[:3] == exact[:3]
+        section.fields = []
+    name = next(part for part in parts if isinstance(part, anatomy.Plain) and part.data == b"orders")
+    name.data = b"\xed\xa0\x80rs\xff"
+    assert found().transactional_id == "\ufffdrs\ufffd" and not found().is_exact
 
 
 @given(request=requests(), part=st.floats(0, 1))

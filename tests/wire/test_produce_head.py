@@ -14,7 +14,9 @@ from mesh.wire.writer import encode_unsigned_varint
 
 RECORDS = b"records"
 TEXTS = st.none() | st.binary(max_size=300)
-TAGS = st.lists(st.tuples(st.integers(0, 300), st.binary(max_size=200)), max_size=MOST_TAGS)
+TAGS = st.dictionaries(st.integers(0, 300), st.binary(max_size=200), max_size=MOST_TAGS).map(
+    lambda tags: sorted(tags.items())
+)
 
 
 def text(content: bytes | None) -> bytes:
@@ -48,6 +50,11 @@ def test_known_as_soon_as_they_have_come(
         assert acks_of(version, frame[:length]) == acks
 
 
+def test_a_null_in_two_bytes() -> None:
+    begin = bytes(4) + pack(">hhi", 0, 9, 7) + text(b"me") + b"\0" + b"\x80\0"
+    assert [acks_of(9, begin + pack(">h", acks) + RECORDS) for acks in (-1, 0, 1)] == [-1, 0, 1]
+
+
 @pytest.mark.parametrize(
     ("version", "behind", "reason"),
     [
@@ -55,6 +62,8 @@ def test_known_as_soon_as_they_have_come(
         (3, pack(">hh", -1, -3), "invalid_length"),
         (9, pack(">h", -1) + encode_unsigned_varint(MOST_TAGS + 1), "too_many_elements"),
         (9, pack(">h", -1) + b"\0" + b"\xff" * 5, "invalid_varint"),
+        (9, pack(">h", -1) + b"\2\5\0\5\0", "invalid_tag"),
+        (9, pack(">h", -1) + b"\2\5\1x\4\0", "invalid_tag"),
     ],
 )
 def test_what_does_not_fit(version: int, behind: bytes, reason: str) -> None:

@@ -90,8 +90,10 @@ def test_counts_and_tags_need_their_bytes() -> None:
             spans(data).count(4, is_flexible)
     with pytest.raises(ProtocolError, match="4 bytes announced at 1, 2 left"):
         spans(b"\x02\x00\x00").skip_tagged_fields()
-    # For Java this number has a sign, which does not exist here.
-    spans(b"\xff\xff\xff\xff\x0f").skip_tagged_fields()
+    with pytest.raises(ProtocolError, match="tag 4 after tag 5: tags must ascend"):
+        spans(b"\x02\x05\x00\x04\x00").skip_tagged_fields()
+    with pytest.raises(ProtocolError, match="announced at 5, 0 left"):
+        spans(b"\xff\xff\xff\xff\x0f").skip_tagged_fields()
 
 
 def test_texts_and_counts_are_encoded_as_they_are_read() -> None:

@@ -15,10 +15,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mesh.wire.apis import ApiKey
-from mesh.wire.entities import Direction
+from mesh.wire.entities import Direction, Unchanged, program
 from mesh.wire.errors import ProtocolError
 from mesh.wire.relayed_apis import RELAYED_APIS
-from mesh.wire.trees import MAX_REQUEST_ELEMENTS, read_tree, read_views, write_pieces, write_tree
+from mesh.wire.trees import MAX_REQUEST_ELEMENTS, read_request, read_tree, read_views, write_pieces, write_tree
 from tests.integration.jars import missing_programs
 from tests.wire.entities import decode, encode, entities, sample
 from tests.wire.entities.kafka_messages import definitions
@@ -221,6 +221,34 @@ def test_golden_bytes(message: Message, tree: dict[str, Any], body: bytes) -> No
 def test_unknown_tagged_fields_are_dropped() -> None:
     heartbeat = (ApiKey.HEARTBEAT, 4, Direction.RESPONSE)
     assert read_tree(*heartbeat, b"\0\0\0\x01\0\x1b\x01\x63\x02no") == {"throttle_time_ms": 1, "error_code": 27}
+
+
+@pytest.mark.parametrize(
+    ("body", "written"),
+    [
+        (b"\2g\0\0\0\7\2m\0\0", None),
+        (b"\2g\0\0\0\7\2m\0\0tail", b"\2g\0\0\0\7\2m\0\0"),
+        (b"\2g\0\0\0\7\2m\0\1\5\1x", b"\2g\0\0\0\7\2m\0\0"),
+        (b"\2\xff\0\0\0\7\2m\0\0", b"\4\xef\xbf\xbd\0\0\0\7\2m\0\0"),
+        (b"\x82\0g\0\0\0\7\2m\0\0", None),
+    ],
+)
+def test_a_request_that_passes_has_nothing_but_its_tree(body: bytes, written: bytes | None) -> None:
+    frame = memoryview(bytearray((6 + len(body)).to_bytes(4, "big") + b"header" + body))
+    tree, passed = read_request(ApiKey.HEARTBEAT, 4, frame, 10)
+    assert tree == read_tree(ApiKey.HEARTBEAT, 4, Direction.REQUEST, body)
+    if written is None:
+        assert passed is frame
+    else:
+        assert passed == (6 + len(written)).to_bytes(4, "big") + b"header" + written
+
+
+def test_a_text_that_becomes_too_long_is_refused() -> None:
+    body = (20_000).to_bytes(2, "big") + b"\xff" * 20_000 + bytes(4) + b"\0\0"
+    with pytest.raises(ProtocolError, match="Kafka has room for"):
+        read_request(ApiKey.HEARTBEAT, 0, memoryview(body), 0)
+    with pytest.raises(ProtocolError, match="Kafka has room for"):
+        program(ApiKey.HEARTBEAT, 0, Direction.REQUEST).translate(memoryview(body), 0, Unchanged())
 
 
 def test_a_count_above_what_is_left_is_an_error_at_once() -> None:

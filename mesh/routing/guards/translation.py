@@ -15,12 +15,13 @@ from mesh.wire.answer_walker import AnswerWalker
 from mesh.wire.apis import ApiKey
 from mesh.wire.entities import Direction, Unchanged, program
 from mesh.wire.errors import ProtocolError
+from mesh.wire.frames import with_length
 from mesh.wire.messages import Buffer
 from mesh.wire.one_partition import OnePartition
 from mesh.wire.passing import RequestHead
-from mesh.wire.produce_batches import body_of, parts_of
+from mesh.wire.produce_batches import parts_of, without_header_tags
 from mesh.wire.routed import PassedRequest, Translation
-from mesh.wire.trees import read_tree
+from mesh.wire.trees import read_request, read_tree
 
 _SESSION: Final = Struct(">ii")
 """The id and epoch of the session of a Fetch."""
@@ -79,9 +80,8 @@ class GuardedTranslation:
         self._judge: Final = judge
 
     def request(self, head: RequestHead, frame: memoryview) -> PassedRequest | None:
-        if self._passes(ApiKey(head.api_key), head.api_version, frame):
-            return self._inner.request(head, frame)
-        return None
+        judged = self._judged(ApiKey(head.api_key), head.api_version, frame)
+        return None if judged is None else self._inner.request(head, judged)
 
     def passes_unchanged(self, produced: OnePartition) -> bool:
         return self._judge.access.is_unlimited and self._inner.passes_unchanged(produced)
@@ -98,51 +98,50 @@ class GuardedTranslation:
     def answer(self, api_key: ApiKey, version: int, answer: memoryview) -> Sequence[Buffer]:
         return self._inner.answer(api_key, version, answer)
 
-    def _passes(self, api_key: ApiKey, version: int, frame: memoryview) -> bool:
+    def _judged(self, api_key: ApiKey, version: int, frame: memoryview) -> memoryview | None:
+        """Returns the frame of an allowed request, in which a broker finds nothing but what was judged; None for a
+        request that does not pass."""
         access = self._judge.access
-        body = body_of(api_key, version, frame)
+        frame, body = without_header_tags(api_key, version, frame)
         match api_key:
             case ApiKey.PRODUCE:
-                return access.is_unlimited or self._produces(version, frame, body, access)
+                return frame if access.is_unlimited else self._produced(version, frame, body, access)
             case ApiKey.FETCH:
-                return access.is_unlimited or self._fetches(version, frame, body, access)
+                return frame if access.is_unlimited else self._fetched(version, frame, body, access)
             case ApiKey.METADATA:
-                return True  # the mesh answers it itself, and judges it then
+                return frame  # the mesh answers it itself, and judges it then
             case _:
-                request = read_tree(api_key, version, Direction.REQUEST, frame[body:])
-                return self._judge.judgement(api_key, version, request) is None
+                request, frame = read_request(api_key, version, frame, body)
+                return frame if self._judge.judgement(api_key, version, request) is None else None
 
-    def _produces(self, version: int, frame: memoryview, body: int, access: Access) -> bool:
-        if self._are_allowed(ApiKey.PRODUCE, version, frame, body, _Asked(access, Operation.WRITE, self._judge.topics)):
-            return True
-        if parts_of(version, frame, body).acks == 0:  # like a broker, which can only close the connection
-            judgement = self._judge.judgement(
-                ApiKey.PRODUCE, version, read_tree(ApiKey.PRODUCE, version, Direction.REQUEST, frame[body:])
-            )
+    def _produced(self, version: int, frame: memoryview, body: int, access: Access) -> memoryview | None:
+        asked = _Asked(access, Operation.WRITE, self._judge.topics)
+        allowed = self._allowed(ApiKey.PRODUCE, version, frame, body, asked)
+        if allowed is None and parts_of(version, frame, body).acks == 0:
+            # Like a broker, which can only close the connection.
+            request = read_tree(ApiKey.PRODUCE, version, Direction.REQUEST, frame[body:])
+            judgement = self._judge.judgement(ApiKey.PRODUCE, version, request)
             self._on_refused(ApiKey.PRODUCE, frame, judgement.refusals if judgement is not None else ())
             raise ProtocolError("produce", "something in it is not allowed, and there is no answer to say so")
-        return False
+        return allowed
 
-    def _fetches(self, version: int, frame: memoryview, body: int, access: Access) -> bool:
+    def _fetched(self, version: int, frame: memoryview, body: int, access: Access) -> memoryview | None:
         """Checks a Fetch, and removes its request for a session: without a session each Fetch of the client is judged
         as a whole."""
-        if not self._are_allowed(
-            ApiKey.FETCH, version, frame, body, _Asked(access, Operation.READ, self._judge.topics)
-        ):
-            return False
-        if version < _FIRST_WITH_SESSION:
-            return True
+        allowed = self._allowed(ApiKey.FETCH, version, frame, body, _Asked(access, Operation.READ, self._judge.topics))
+        if allowed is None or version < _FIRST_WITH_SESSION:
+            return allowed
         at = body + _IN_FRONT + (_REPLICA if version < _FIRST_WITHOUT_REPLICA else 0)
-        _, epoch = _SESSION.unpack_from(frame, at)
+        _, epoch = _SESSION.unpack_from(allowed, at)
         if epoch > 0:
-            return False
-        frame[at : at + _SESSION.size] = _NO_SESSION
-        return True
+            return None
+        allowed[at : at + _SESSION.size] = _NO_SESSION
+        return allowed
 
     @staticmethod
-    def _are_allowed(api_key: ApiKey, version: int, frame: memoryview, body: int, asked: _Asked) -> bool:
+    def _allowed(api_key: ApiKey, version: int, frame: memoryview, body: int, asked: _Asked) -> memoryview | None:
         try:
-            program(api_key, version, Direction.REQUEST).translate(frame, body, asked)
+            pieces = program(api_key, version, Direction.REQUEST).translate(frame, body, asked)
         except _Refused:
-            return False
-        return True
+            return None
+        return frame if pieces[0] is frame else with_length(pieces)

@@ -18,7 +18,7 @@ from mesh.runtime.interception.client import InterceptedClient
 from mesh.runtime.interception.interceptor_runner import InterceptorWork, NotIntercepted, Result
 from mesh.runtime.interception.messages import ReadRequest, TopicKey, key_of, read_answer, written_answer
 from mesh.wire.apis import ApiKey
-from mesh.wire.errors import ErrorCode
+from mesh.wire.errors import ErrorCode, ProtocolError
 from mesh.wire.interception import Decision
 from mesh.wire.messages import Buffer
 from mesh.wire.passing import RequestHead
@@ -147,6 +147,8 @@ class InterceptedFetchAnswer:
         for topic in tree["responses"]:
             key = key_of(topic)
             for partition in topic["partitions"]:
+                if (key, partition["partition_index"]) not in self._asked:
+                    raise ProtocolError("unexpected_response", f"a Fetch answer with {key}, which was not asked for")
                 if partition["error_code"]:
                     is_changed |= self._lost(key, partition)
                 elif not partition["records"]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 from uuid import UUID
@@ -11,10 +10,11 @@ from mesh.wire.apis import ApiKey, has_tagged_response_header, is_flexible
 from mesh.wire.entities import Direction
 from mesh.wire.messages import Buffer
 from mesh.wire.passing import RequestHead
-from mesh.wire.produce_batches import body_of
+from mesh.wire.produce_batches import without_header_tags
 from mesh.wire.reader import INT16, INT32
 from mesh.wire.spans import Spans
-from mesh.wire.trees import Tree, read_tree, write_tree
+from mesh.wire.text import text_of
+from mesh.wire.trees import Tree, read_request, read_tree, write_tree
 
 TopicKey: TypeAlias = str | UUID
 """A topic in a message: its name or its id."""
@@ -25,7 +25,8 @@ _LARGEST_LENGTH: Final = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class ReadRequest:
-    """A request that was read. body: the position of the body in the frame, which begins with its length."""
+    """A request that was read. frame: the frame with its length, in which a broker finds nothing but the tree. body:
+    the position of the body in the frame."""
 
     head: RequestHead
     frame: memoryview
@@ -36,14 +37,15 @@ class ReadRequest:
     def of(cls, head: RequestHead, frame: memoryview) -> ReadRequest:
         """Reads a request. Raises ProtocolError."""
         api_key = ApiKey(head.api_key)
-        body = body_of(api_key, head.api_version, frame)
-        return cls(head, frame, body, read_tree(api_key, head.api_version, Direction.REQUEST, frame[body:]))
+        frame, body = without_header_tags(api_key, head.api_version, frame)
+        tree, frame = read_request(api_key, head.api_version, frame, body)
+        return cls(head._replace(length=len(frame) - INT32.size), frame, body, tree)
 
     @property
     def client_id(self) -> str | None:
         (length,) = INT16.unpack_from(self.frame, _CLIENT_ID_AT)
         start = _CLIENT_ID_AT + INT16.size
-        return None if length < 0 else bytes(self.frame[start : start + length]).decode(errors="replace")
+        return None if length < 0 else text_of(self.frame[start : start + length])
 
     def with_tree(self, tree: Tree) -> list[Buffer]:
         """The frame with another body. Raises ValueError if it becomes too long."""
@@ -88,26 +90,37 @@ def key_of(topic: Tree) -> TopicKey:
     return name
 
 
-def topics_of_produce(head: RequestHead, frame: memoryview) -> Iterator[TopicKey]:
-    """Yields the topics of a Produce request, without copying its records. Raises ProtocolError."""
+def topics_of_produce(head: RequestHead, frame: memoryview) -> list[TopicKey] | None:
+    """Returns the topics of a Produce request, without copying its records. Raises ProtocolError.
+
+    None for a request with tagged fields, or bytes after the last field: it must not pass as it is.
+    """
     flexible = is_flexible(ApiKey.PRODUCE, head.api_version)
-    spans = Spans(frame, body_of(ApiKey.PRODUCE, head.api_version, frame))
+    plain, body = without_header_tags(ApiKey.PRODUCE, head.api_version, frame)
+    if plain is not frame:
+        return None
+    spans = Spans(frame, body)
+    topics: list[TopicKey] = []
+    is_tagged = False
     _text(spans, flexible)
     spans.skip(INT16.size + INT32.size)
     for _ in range(max(spans.count(3, flexible), 0)):
         if head.api_version >= _FIRST_PRODUCE_BY_ID:
             spans.skip(16)
-            yield UUID(bytes=bytes(frame[spans.position - 16 : spans.position]))
+            topics.append(UUID(bytes=bytes(frame[spans.position - 16 : spans.position])))
         else:
-            yield _text(spans, flexible)
+            topics.append(_text(spans, flexible))
         for _ in range(max(spans.count(5, flexible), 0)):
             spans.int32()
             length = spans.compact_length() if flexible else spans.int32()
             spans.skip(max(length, 0))
             if flexible:
-                spans.skip_tagged_fields()
+                is_tagged |= spans.skip_tagged_fields()
         if flexible:
-            spans.skip_tagged_fields()
+            is_tagged |= spans.skip_tagged_fields()
+    if flexible:
+        is_tagged |= spans.skip_tagged_fields()
+    return None if is_tagged or spans.position < len(frame) else topics
 
 
 _FIRST_PRODUCE_BY_ID: Final = 13
@@ -116,7 +129,7 @@ _FIRST_PRODUCE_BY_ID: Final = 13
 def _text(spans: Spans, flexible: bool) -> str:
     length = max(spans.compact_length() if flexible else spans.int16(), 0)
     spans.skip(length)
-    return bytes(spans.frame[spans.position - length : spans.position]).decode(errors="replace")
+    return text_of(spans.frame[spans.position - length : spans.position])
 
 
 def _length(size: int) -> bytes:

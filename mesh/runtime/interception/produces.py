@@ -58,9 +58,9 @@ class ProduceRequests:
 
     def decide(self, head: RequestHead, frame: memoryview) -> Decision | None:
         """Decides on a request; None if interceptors have to see its records first. Raises ProtocolError."""
-        topics = list(topics_of_produce(head, frame))
+        topics = topics_of_produce(head, frame)
         client = self._client
-        if client.unknown(topics) or any(client.chosen(each, On.PRODUCE) for each in topics):
+        if topics is None or client.unknown(topics) or any(client.chosen(each, On.PRODUCE) for each in topics):
             return None
         request_has_answer = _acks(ReadRequest.of(head, frame).tree) if not topics else True
         return Decision([frame], is_answered=request_has_answer)

@@ -19,6 +19,7 @@ from uuid import UUID
 from mesh.wire.client.connection import ClientRequest, ClientResponse
 from mesh.wire.client.messages import FETCH, VersionRange
 from mesh.wire.errors import ProtocolError
+from mesh.wire.reader import NO_TAG, tag_order, tag_size
 from mesh.wire.writer import encode_unsigned_varint
 
 LOWEST: Final = 4
@@ -30,6 +31,7 @@ FIRST_WITH_RACKS: Final = 11
 FIRST_FLEXIBLE: Final = 12
 FIRST_WITH_TOPIC_IDS: Final = 13
 FIRST_WITHOUT_REPLICA: Final = 15
+FIRST_WITH_ENDPOINTS: Final = 16
 
 _REPLICA: Final = Struct(">i")
 _START: Final = Struct(">iiib")
@@ -46,8 +48,13 @@ _USUAL: Final = Struct(">ihqqqBiB")
 one byte."""
 _EPOCH_AND_END: Final = Struct(">iq")
 _LEADER: Final = Struct(">ii")
+_END_AND_EPOCH: Final = Struct(">qi")
 _DIVERGING_TAG: Final = 0
 _LEADER_TAG: Final = 1
+_SNAPSHOT_TAG: Final = 2
+_ENDPOINTS_TAG: Final = 0
+_SMALLEST_ENDPOINT: Final = 11
+"""The fewest bytes of an endpoint: a node id, an empty host, a port, no rack, no tagged fields."""
 _ABORTED: Final = Struct(">qq")
 _INT16: Final = Struct(">h")
 _INT32: Final = Struct(">i")
@@ -178,7 +185,8 @@ class _Reading:
             for _ in range(self._count(_ANSWER_V4.size)):
                 partitions.append((self._flexible and self._empty(topic)) or self._fetched(topic))
             self._skip_tagged()
-        self._skip_tagged()
+        if self._flexible:
+            self._tags()
         return FetchAnswer(error, throttle, tuple(partitions))
 
     def _empty(self, topic: str | UUID) -> Fetched | None:
@@ -214,15 +222,57 @@ class _Reading:
     def _partition_tags(self) -> tuple[int | None, tuple[int, int] | None]:
         diverging: int | None = None
         leader: tuple[int, int] | None = None
+        tag = NO_TAG
         for _ in range(self._varint()):
-            tag, length = self._varint(), self._varint()
-            content = self._take(length)
+            tag = self._tag(tag)
+            length = self._varint()
+            start = self._position
             if tag == _DIVERGING_TAG:
-                _, diverging = _EPOCH_AND_END.unpack_from(content)
+                epoch, end = self._unpack(_EPOCH_AND_END)
+                diverging = end if epoch >= 0 else None
+                self._skip_tagged()
             elif tag == _LEADER_TAG:
-                node, epoch = _LEADER.unpack_from(content)
+                node, epoch = self._unpack(_LEADER)
                 leader = (node, epoch) if node >= 0 else None
+                self._skip_tagged()
+            elif tag == _SNAPSHOT_TAG:
+                self._unpack(_END_AND_EPOCH)
+                self._skip_tagged()
+            else:
+                self._take(length)
+            self._check_size(tag, length, start)
         return diverging, leader
+
+    def _tags(self) -> None:
+        """Skips the tagged fields of the answer."""
+        tag = NO_TAG
+        for _ in range(self._varint()):
+            tag = self._tag(tag)
+            length = self._varint()
+            start = self._position
+            if tag == _ENDPOINTS_TAG and self._version >= FIRST_WITH_ENDPOINTS:
+                for _ in range(self._count(_SMALLEST_ENDPOINT)):
+                    self._skip_endpoint()
+            else:
+                self._take(length)
+            self._check_size(tag, length, start)
+
+    def _skip_endpoint(self) -> None:
+        self._unpack(_INT32)
+        self._take(max(self._length(), 0))
+        self._unpack(_INT32)
+        self._take(max(self._length(), 0))
+        self._skip_tagged()
+
+    def _tag(self, previous: int) -> int:
+        tag = self._varint()
+        if tag <= previous:
+            raise tag_order(tag, previous)
+        return tag
+
+    def _check_size(self, tag: int, size: int, start: int) -> None:
+        if self._position != start + size:
+            raise tag_size(tag, size, self._position - start)
 
     def _topic(self) -> str | UUID:
         if self._version >= FIRST_WITH_TOPIC_IDS:
@@ -249,8 +299,9 @@ class _Reading:
 
     def _skip_tagged(self) -> None:
         if self._flexible:
+            tag = NO_TAG
             for _ in range(self._varint()):
-                self._varint()
+                tag = self._tag(tag)
                 self._take(self._varint())
 
     def _varint(self) -> int:

@@ -85,8 +85,9 @@ class _Compiler:
 
     def _tags(self, fields: Iterable[Field], is_last: bool) -> _Part:
         parts = {field.tag: self._field(field) for field in fields if field.tag is not None}
-        known = {tag: part.step for tag, part in parts.items() if part.has_entities}
-        return _Part(steps.Tags(known, is_last), 1, bool(known), None if known else encoded_count(-1, True))
+        step = steps.Tags({tag: part.step for tag, part in parts.items()}, self.is_whole, is_last)
+        has_entities = any(part.has_entities for part in parts.values())
+        return _Part(step, 1, has_entities, None if has_entities else encoded_count(-1, True))
 
     def _plain(self, fields: Sequence[Field]) -> list[_Part]:
         parts: list[_Part] = []

@@ -12,10 +12,11 @@ from uuid import UUID
 from mesh.wire.entities.handler import EntityTranslator
 from mesh.wire.entities.kinds import EntityKind
 from mesh.wire.entities.steps import Step, Walk, null
-from mesh.wire.errors import ErrorCode
+from mesh.wire.errors import ErrorCode, ProtocolError
 from mesh.wire.messages import Buffer
 from mesh.wire.reader import INT16, INT32, INT64
 from mesh.wire.spans import encoded_count, encoded_text
+from mesh.wire.text import text_of
 
 TranslateText: TypeAlias = Callable[[EntityTranslator, str], str]
 TranslateBytes: TypeAlias = Callable[[EntityTranslator, memoryview], Buffer]
@@ -101,7 +102,16 @@ def _translate_text(walk: Walk, translate: TranslateText, is_flexible: bool, is_
         if is_nullable:
             return
         raise null(walk, "a string")
-    text = walk.text(length)
+    try:
+        text = walk.strict_text(length)
+    except UnicodeDecodeError as error:
+        # Another reader may replace these bytes by other characters. It gets the characters that were read here.
+        told = translate(walk.translator, text_of(error.object))
+        try:
+            walk.replace(start, walk.position, encoded_text(told, is_flexible))
+        except ValueError as problem:
+            raise ProtocolError("invalid_length", str(problem)) from problem
+        return
     told = translate(walk.translator, text)
     if told != text:
         walk.replace(start, walk.position, encoded_text(told, is_flexible))
@@ -135,7 +145,10 @@ class TypedTexts:
 
     def __call__(self, walk: Walk) -> None:
         translate = self.translations.get(walk.int8(), _same)
-        for _ in range(walk.count(1, is_flexible=True)):
+        count = walk.count(1, is_flexible=True)
+        if count < 0:
+            raise null(walk, "an array")
+        for _ in range(count):
             _translate_text(walk, translate, is_flexible=True)
 
 

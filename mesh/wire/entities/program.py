@@ -21,19 +21,24 @@ from mesh.wire.relayed_apis import RELAYED_APIS
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A program that translates the entities in a message of one API, version and side."""
+    """A program that translates the entities in a message of one API, version and side. _is_whole: whether it reads the
+    whole body."""
 
     _step: Step
+    _is_whole: bool
 
     def translate(self, frame: memoryview, start: int, to: EntityTranslator) -> list[Buffer]:
         """Returns the frame with translated entities: slices of the frame where nothing has changed, and the changed
         bytes.
 
-        start: the position of the body; bytes after the body stay. Raises ProtocolError for an invalid body, ValueError
-        for an entity that is too long for Kafka.
+        A program that reads the whole body leaves out the bytes that it does not understand: unknown tagged fields, and
+        bytes after the body. start: the position of the body. Raises ProtocolError for an invalid body, ValueError for
+        an entity that is too long for Kafka.
         """
         walk = Walk(frame, start, to)
         self._step(walk)
+        if self._is_whole and walk.position < walk.end:
+            walk.replace(walk.position, walk.end, b"")
         return walk.pieces()
 
 
@@ -59,4 +64,5 @@ def program_of_addresses(api_key: ApiKey, version: int) -> Program:
 def _made(api_key: ApiKey, version: int, side: Direction, kinds: frozenset[EntityKind], is_whole: bool) -> Program:
     if api_key not in RELAYED_APIS or version not in RELAYED_APIS[api_key].all():
         raise ValueError(f"{api_key.name} v{version} is not relayed")
-    return Program(compiled(layout(api_key, version, side), is_flexible(api_key, version), kinds, is_whole))
+    step = compiled(layout(api_key, version, side), is_flexible(api_key, version), kinds, is_whole)
+    return Program(step, is_whole)

@@ -12,6 +12,7 @@ from typing import Final, TypeAlias
 
 from mesh.wire.entities.handler import EntityTranslator
 from mesh.wire.errors import ProtocolError
+from mesh.wire.reader import NO_TAG, tag_size
 from mesh.wire.spans import Spans, encoded_count
 from mesh.wire.writer import encode_unsigned_varint
 
@@ -205,35 +206,44 @@ class BrokerArray:
 class Tags:
     """Reads tagged fields. Those with entities are translated, and their sizes are changed if necessary.
 
-    is_last: whether fields after the known ones need not be read.
+    known: reads the value of a known one, by its tag. leaves_out: whether unknown fields are left out: a broker or a
+    client that knows them could find entities in them. is_last: whether fields after the known ones need not be read.
     """
 
     known: Mapping[int, Step]
+    leaves_out: bool
     is_last: bool
 
     def __call__(self, walk: Walk) -> None:
         if walk.skip_empty_tags():
             return
-        known = self.known
-        wanted = len(known)
-        for _ in range(walk.tag_count()):
-            step = known.get(walk.unsigned_varint())
-            if step is None:
-                walk.skip(walk.unsigned_varint())
-                continue
-            _read_tag(walk, step)
-            wanted -= 1
-            if self.is_last and not wanted:
+        place, start = len(walk.replaced), walk.position
+        count = walk.tag_count()
+        counted, tag, left_out, left = walk.position, NO_TAG, 0, len(self.known)
+        for _ in range(count):
+            if self.is_last and not left:
                 return
+            at = walk.position
+            tag = walk.next_tag(tag)
+            step = self.known.get(tag)
+            if step is not None:
+                _read_tag(walk, tag, step)
+                left -= 1
+                continue
+            walk.skip(walk.unsigned_varint())
+            if self.leaves_out:
+                walk.replace(at, walk.position, b"")
+                left_out += 1
+        if left_out:
+            walk.insert(place, start, counted, encode_unsigned_varint(count - left_out))
 
 
-def _read_tag(walk: Walk, step: Step) -> None:
+def _read_tag(walk: Walk, tag: int, step: Step) -> None:
     at, place = walk.position, len(walk.replaced)
     size = walk.unsigned_varint()
-    start, outer_end = walk.position, walk.end
-    walk.skip(size)
-    walk.position, walk.end = start, start + size
+    start = walk.position
     step(walk)
-    walk.position, walk.end = start + size, outer_end
+    if walk.position != start + size:
+        raise tag_size(tag, size, walk.position - start)
     if grown := walk.grown_by(place):
         walk.insert(place, at, start, encode_unsigned_varint(size + grown))

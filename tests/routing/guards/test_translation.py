@@ -12,7 +12,7 @@ from mesh.routing.guards.judge import Judge
 from mesh.routing.guards.translation import GuardedTranslation
 from mesh.routing.kit.union_apis import SERVED_BY_UNIONS
 from mesh.security.rules import UNLIMITED, Access, Operation, Refusal, ResourceType
-from mesh.wire.apis import ApiKey
+from mesh.wire.apis import ApiKey, is_flexible
 from mesh.wire.errors import ProtocolError
 from mesh.wire.messages import Buffer
 from mesh.wire.trees import Tree
@@ -90,6 +90,26 @@ def test_a_fetch_passes_without_a_session(version: int) -> None:
         assert passed(to, ApiKey.FETCH, version, fetch("unheard")) is None
     everybody = passed(guarded(UNLIMITED), ApiKey.FETCH, version, fetch("secret", epoch=1))
     assert everybody is not None and everybody.get("session_id", 7) == 7
+
+
+@pytest.mark.parametrize("may", [READS, WRITES, UNLIMITED])
+def test_nothing_passes_but_what_was_judged(may: Access) -> None:
+    """Tagged fields that the mesh does not know, in header and body, and bytes behind the body."""
+    asked = {**fetch("orders"), "replica_state": None}
+    requests = [
+        *((ApiKey.FETCH, version, asked) for version in FETCHES if version <= 12 or may is not UNLIMITED),
+        *((ApiKey.PRODUCE, version, produce("orders")) for version in PRODUCES),
+        *((ApiKey.LIST_OFFSETS, version, offsets("orders")) for version in (5, 6)),
+    ]
+    several = 0
+    for api_key, version, request in requests:
+        to = guarded(may)
+        usual = passed(to, api_key, version, request)
+        assert passed(to, api_key, version, request, lambda body: body + b"tail") == usual
+        if is_flexible(api_key, version):
+            assert passed(to, api_key, version, request, lambda body: body[:-1] + b"\1\x60\1x") == usual
+        several += usual is not None
+    assert several > 5
 
 
 def test_others_pass_if_they_are_judged_so() -> None:

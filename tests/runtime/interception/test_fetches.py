@@ -19,6 +19,7 @@ from mesh.records.rewrite import whole_batches
 from mesh.runtime.interception.fetches import LARGEST_FETCH, FetchRequests
 from mesh.runtime.interception.messages import ReadRequest
 from mesh.wire.apis import ApiKey
+from mesh.wire.errors import ProtocolError
 from mesh.wire.interception import AnswerChange, Decision, FollowUp
 from mesh.wire.passing import RequestHead
 from mesh.wire.relayed_apis import RELAYED_APIS
@@ -77,6 +78,11 @@ def answer(version: int, records: dict[str, bytes], code: int = 0, **more: Any) 
         for name, each in records.items()
     ]
     return answered(ApiKey.FETCH, version, {"session_id": 0, "responses": responses})
+
+
+def with_tail(head: RequestHead, frame: memoryview) -> tuple[RequestHead, memoryview]:
+    longer = head._replace(length=head.length + 4)
+    return longer, memoryview(bytearray(longer.length.to_bytes(4, "big") + bytes(frame[4:]) + b"tail"))
 
 
 async def decided(fetches: FetchRequests, head: RequestHead, frame: memoryview) -> Decision:
@@ -299,3 +305,28 @@ async def test_nothing_masked_is_in_the_bytes(codec: int, version: int) -> None:
         for each in whole_batches(memoryview(found)):
             assert b"SECRET" not in decompress(codec, bytes(each[61:]))
             assert b"****" in decompress(codec, bytes(each[61:]))
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@anyhow
+async def test_bytes_that_nobody_has_looked_at_do_not_pass(version: int) -> None:
+    fetches = requests()
+    for names in ({"others": 5}, {"orders": 5}):
+        plain = await decided(fetches, *fetch(version, names))
+        longer = await decided(fetches, *with_tail(*fetch(version, names)))
+        assert plain.frame is not None and longer.frame is not None
+        assert b"".join(longer.frame) == b"".join(plain.frame)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@anyhow
+async def test_an_answer_with_a_topic_that_was_not_asked_for_does_not_pass(version: int) -> None:
+    fetches = requests()
+    decision = await decided(fetches, *fetch(version, {"orders": 5}))
+    assert decision.change is not None
+    await decision.change.changed(answer(version, {"orders": batch(b"x")}))
+    for wrong in ({"orders": batch(b"x"), "others": batch(b"y")}, {"others": b""}):
+        with pytest.raises(ProtocolError, match="which was not asked for"):
+            await decision.change.changed(answer(version, wrong))
+    with pytest.raises(ProtocolError, match="which was not asked for"):
+        await decision.change.changed(answer(version, {"orders": b""}, partition_index=1))

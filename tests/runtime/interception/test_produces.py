@@ -205,3 +205,18 @@ async def test_ids_are_learnt_once_and_unknown_ones_are_refused() -> None:
     assert produces.decide(head, frame) is None
     decision = await produces.decide_later(head, frame)
     assert [each["error_code"] for each in told(read(head, decision.answer)).values()] == [100]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@anyhow
+async def test_bytes_that_nobody_has_looked_at_do_not_pass(version: int) -> None:
+    for orders in ([], [b"keep"]):
+        head, frame = produce(version, orders, [b"x"])
+        produces = requests()
+        plain = produces.decide(head, frame) or await produces.decide_later(head, frame)
+        longer = head._replace(length=head.length + 4)
+        with_tail = memoryview(bytearray(longer.length.to_bytes(4, "big") + bytes(frame[4:]) + b"tail"))
+        assert produces.decide(longer, with_tail) is None
+        decision = await produces.decide_later(longer, with_tail)
+        assert plain.frame is not None and decision.frame is not None
+        assert b"".join(decision.frame) == b"".join(plain.frame)

@@ -28,9 +28,11 @@ from mesh.wire.client.fetch import (
     fetch_request,
 )
 from mesh.wire.decoder import decode_request
+from mesh.wire.entities import Direction
 from mesh.wire.errors import ProtocolError
 from mesh.wire.messages import FetchRequest
 from mesh.wire.reader import Cursor
+from tests.wire.entities import anatomy
 
 VERSIONS = range(LOWEST, HIGHEST + 1)
 TOPIC_ID = UUID(int=7)
@@ -156,6 +158,26 @@ def test_where_logs_part_and_who_leads(version: int) -> None:
     first, second = decode(version, body).partitions
     assert (first.diverging, first.leader) == (None, None)
     assert (second.diverging, second.leader) == (77, (2, 6))
+
+
+@pytest.mark.parametrize("version", [12, 13, 16, 17])
+def test_the_sizes_and_the_order_of_tags_are_checked(version: int) -> None:
+    parts = anatomy.whole((ApiKey.FETCH, version, Direction.RESPONSE))
+    answer = decode(version, anatomy.encoded(parts))
+    for section in anatomy.sections(parts):
+        known = section.fields[:]
+        for field in known:
+            for more in (-1, 1):
+                field.more = more
+                with pytest.raises(ProtocolError):
+                    decode(version, anatomy.encoded(parts) + bytes(9))
+            field.more = 0
+        section.fields = [*known, anatomy.Tagged(99, []), anatomy.Tagged(98, [])]
+        with pytest.raises(ProtocolError, match="tags must ascend"):
+            decode(version, anatomy.encoded(parts))
+        section.fields = [*known, anatomy.Tagged(98, []), anatomy.Tagged(99, [])]
+        assert decode(version, anatomy.encoded(parts)) == answer
+        section.fields = known
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -9,12 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mesh.wire.apis import ApiKey
+from mesh.wire.apis import ApiKey, is_flexible
 from mesh.wire.entities import Direction, Unchanged, program
 from mesh.wire.errors import ProtocolError
 from mesh.wire.messages import Buffer
 from mesh.wire.relayed_apis import RELAYED_APIS
-from tests.wire.entities import decode, encode, entities, sample
+from mesh.wire.trees import read_tree
+from tests.wire.entities import anatomy, decode, encode, entities, sample
 from tests.wire.entities.messages import MESSAGES, Message, named, sample_body, schema_of
 from tests.wire.entities.renaming import TO, renamed
 
@@ -29,16 +30,18 @@ def passed(message: Message, frame: bytes, start: int = 0) -> list[Buffer]:
 
 def translated(message: Message, body: bytes) -> bytes:
     frame = b"".join(program(*message).translate(memoryview(HEADER + body + TAIL), len(HEADER), TO))
-    assert frame.startswith(HEADER) and frame.endswith(TAIL)
-    return frame[len(HEADER) : -len(TAIL)]
+    assert frame.startswith(HEADER)
+    return frame[len(HEADER) :]
 
 
 @pytest.mark.parametrize("message", MESSAGES, ids=named)
 def test_what_is_not_renamed_is_passed_as_one_span(message: Message) -> None:
-    frame = memoryview(HEADER + sample_body(*message) + TAIL)
-    (span,) = program(*message).translate(frame, len(HEADER), Unchanged())
-    assert isinstance(span, memoryview) and span.obj is frame.obj
-    assert span == frame
+    body = sample_body(*message)
+    for tail in (b"", TAIL):
+        frame = memoryview(HEADER + body + tail)
+        (span,) = program(*message).translate(frame, len(HEADER), Unchanged())
+        assert isinstance(span, memoryview) and span.obj is frame.obj
+        assert span == HEADER + body
 
 
 @pytest.mark.parametrize("message", MESSAGES, ids=named)
@@ -106,12 +109,62 @@ def test_a_longer_name_in_a_tagged_field_changes_its_size() -> None:
     assert translated(fetch, fields + b"\x01\x00\x02\x02c") == fields + b"\x01\x00\x0a\x0acluster-c"
 
 
-def test_a_tagged_field_is_read_within_its_size() -> None:
-    fetch = (ApiKey.FETCH, 12, Direction.REQUEST)
-    fields = b"\xff\xff\xff\xff" + bytes(21) + b"\x01\x01\x01"
-    with pytest.raises(ProtocolError, match="0 left"):
-        passed(fetch, fields + b"\x01\x00\x01\x02c")
-    assert translated(fetch, fields + b"\x01\x00\x04\x02c!?") == fields + b"\x01\x00\x0c\x0acluster-c!?"
+@pytest.mark.parametrize("size", [1, 3, 4])
+def test_the_size_of_a_known_tagged_field_is_that_of_its_value(size: int) -> None:
+    """A broker ignores the size, so it would read other fields behind it."""
+    for version, field in ((12, b"\2c"), (17, b"\2c")):
+        fields = (b"\xff\xff\xff\xff" if version < 15 else b"") + bytes(21) + b"\x01\x01\x01"
+        with pytest.raises(ProtocolError, match=f"a size of {size} bytes at tag 0, whose value takes 2"):
+            passed((ApiKey.FETCH, version, Direction.REQUEST), fields + b"\1\0" + bytes([size]) + field + b"!?")
+
+
+WITH_KNOWN_TAGS = [
+    message for message in MESSAGES if any(each.fields for each in anatomy.sections(anatomy.whole(message)))
+]
+NEWEST_FLEXIBLE = [message for message in NEWEST if is_flexible(*message[:2])]
+
+
+def is_refused(message: Message, body: bytes, match: str) -> None:
+    with pytest.raises(ProtocolError, match=match):
+        passed(message, body)
+    with pytest.raises(ProtocolError, match=match):
+        read_tree(*message, body)
+
+
+@pytest.mark.parametrize("message", WITH_KNOWN_TAGS, ids=named)
+def test_the_size_of_every_known_tagged_field_is_checked(message: Message) -> None:
+    parts = anatomy.whole(message)
+    for section in anatomy.sections(parts):
+        for field in section.fields:
+            for more in (-1, 1, 2):
+                field.more = more
+                is_refused(message, anatomy.encoded(parts) + TAIL, "at tag")
+            field.more = 0
+    assert b"".join(passed(message, anatomy.encoded(parts))) == anatomy.encoded(parts)
+
+
+@pytest.mark.parametrize("message", NEWEST_FLEXIBLE, ids=named)
+def test_unknown_tagged_fields_are_left_out_everywhere(message: Message) -> None:
+    parts = anatomy.whole(message)
+    body = anatomy.encoded(parts)
+    for section in anatomy.sections(parts):
+        section.fields += [anatomy.Tagged(96, []), anatomy.Tagged(300, [anatomy.Plain(b"x" * 200)])]
+    longer = anatomy.encoded(parts)
+    assert b"".join(passed(message, longer + TAIL)) == body
+    assert read_tree(*message, longer + TAIL) == read_tree(*message, body)
+    program(*message).translate(memoryview(longer), 0, TO)
+
+
+@pytest.mark.parametrize("message", NEWEST_FLEXIBLE, ids=named)
+def test_tags_ascend_everywhere(message: Message) -> None:
+    parts = anatomy.whole(message)
+    for section in anatomy.sections(parts):
+        known = section.fields[:]
+        for fields in ([*known, anatomy.Tagged(97, []), anatomy.Tagged(96, [])], [*known, *known[-1:]], known[::-1]):
+            section.fields = fields
+            if fields != known:
+                is_refused(message, anatomy.encoded(parts), "tags must ascend")
+        section.fields = known
 
 
 def test_lengths_with_more_bytes_than_they_need_stay() -> None:
@@ -121,10 +174,10 @@ def test_lengths_with_more_bytes_than_they_need_stay() -> None:
     assert translated(metadata, body) == b"\x82\x00\x08topic-t\x00\x00\x00\x00\x00"
 
 
-def test_bytes_that_are_no_text_stay() -> None:
+def test_bytes_that_are_no_text_become_the_characters_that_were_read() -> None:
     heartbeat = (ApiKey.HEARTBEAT, 0, Direction.REQUEST)
-    body = b"\x00\x01\xff" + bytes(4) + b"\x00\x00"
-    assert b"".join(passed(heartbeat, body)) == body
+    rest = bytes(4) + b"\x00\x00"
+    assert b"".join(passed(heartbeat, b"\x00\x02\xff\xff" + rest)) == b"\x00\x06" + b"\xef\xbf\xbd" * 2 + rest
 
 
 def test_a_count_above_what_is_left_is_an_error_at_once() -> None:
@@ -178,7 +231,10 @@ def test_random_bytes_are_an_error_or_pass(message: Message) -> None:
                 broken[chance.randrange(len(broken))] = chance.choice((0, 1, 0x7F, 0x80, 0xFF, chance.randrange(256)))
             frame = bytes(broken)
         try:
-            assert b"".join(passed(message, frame)) == frame
+            # The pieces are what a reader finds in the frame, and it finds the same in them.
+            once = b"".join(passed(message, frame))
+            assert b"".join(passed(message, once)) == once
+            assert read_tree(*message, once) == read_tree(*message, frame)
             program(*message).translate(memoryview(frame), 0, TO)
         except ProtocolError:
             continue
