@@ -347,6 +347,41 @@ def test_a_cluster_that_is_down_is_not_waited_for() -> None:
     assert [each.end for each in world.answer(ticket, LeaseBacklog).partitions] == [100] * 4
 
 
+def one_cluster_has_answered() -> tuple[World, object, int]:
+    """Returns a request for the backlog that waits for the ends of the second cluster, and the number of its look."""
+    world = world_of(ends=100)
+    world.auto_look = False
+    ticket = send(world, lambda pool, ticket: pool.await_lease_backlog(ticket, (ORDERS,), 5.0, world.now))
+    (number,) = {effect.number for effect in world.effects if isinstance(effect, LookAtEnds)}
+    world.look(EU, number, {source(index): 110 for index in range(2)})
+    return world, ticket, number
+
+
+def is_truncated(world: World) -> None:
+    world.upstream(lambda pool: pool.intake.truncated(source(0), 60, world.now))
+
+
+def is_created_again(world: World) -> None:
+    world.upstream(lambda pool: pool.intake.position_reset(source(0), 0, "created again", world.now))
+
+
+def is_assigned_again(world: World) -> None:
+    world.upstream(lambda pool: pool.intake.lost([source(0)]))
+    world.assign(EU, resumed=True)
+
+
+@pytest.mark.parametrize("change", [is_truncated, is_created_again, is_assigned_again])
+def test_an_end_is_asked_for_again_if_the_log_has_changed_since(change: Callable[[World], None]) -> None:
+    world, ticket, number = one_cluster_has_answered()
+    change(world)
+    world.look(US, number)
+    world.advance(1.0)
+    assert ticket not in world.answers
+    world.look(EU, number, {source(0): 80, source(1): 110})
+    world.advance(1.0)
+    assert [each.end for each in world.answer(ticket, LeaseBacklog).partitions] == [80, 110, 100, 100]
+
+
 def test_a_request_for_ends_alone_does_not_keep_the_pool() -> None:
     world = world_of(ends=100, settings=PoolSettings(presence=60.0))
     world.advance(59.0)
