@@ -186,11 +186,12 @@ class Intake:
                 partition.ownership = Ownership.REVOKED
 
     def lost(self, sources: Iterable[UpstreamPartition]) -> None:
-        """Gives up partitions that other processes own already."""
+        """Gives up partitions that other processes may own already. The next assignment shows their owners."""
         for source in sources:
             partition = self._serving.partitions.get(source)
             if partition is not None and partition.ownership is not Ownership.UNASSIGNED:
                 self._lose(partition)
+                partition.is_awaited = self._topics.is_consumed(source)
 
     def engine_failed(self, cluster: ClusterName) -> None:
         """Handles the failure of an engine like the loss of all its partitions. The next engine gets a new

@@ -185,25 +185,27 @@ class HeldLeases:
             for each in ranges
         )
 
-    def are_awaited(self, topics: Iterable[TopicName]) -> bool:
-        """Returns whether the owner of a partition of these topics is not known yet, but soon will be."""
+    def awaited(self, topics: Iterable[TopicName]) -> UpstreamPartition | None:
+        """Returns a partition of these topics whose owner is not known yet, but soon will be; None if there is none."""
         known = self._serving.partitions
-        return any(
-            (source not in known or known[source].is_awaited) and not self._commits.is_down(source.cluster)
-            for topic in topics
-            for source in self._topics.consumed(topic)
-        )
+        for topic in topics:
+            for source in self._topics.consumed(topic):
+                is_awaited = source not in known or known[source].has_no_known_owner
+                if is_awaited and not self._commits.is_down(source.cluster):
+                    return source
+        return None
 
     def lack_topic_ids(self, topics: Iterable[TopicName]) -> bool:
         """Returns whether the id of one of these topics is not known yet, but soon will be."""
         return any(each.is_active and each.incarnation.topic_id is None for each in self.partitions(topics))
 
-    def with_older_end(self, topics: Iterable[TopicName], look: int) -> Partition | None:
-        """Returns an assigned partition of these topics whose end was asked for before this look; None if there is
-        none, except in clusters that are down."""
+    def with_older_end(self, topics: Iterable[TopicName], look: int) -> UpstreamPartition | None:
+        """Returns a partition of these topics whose end was asked for before this look, or which an engine has lost and
+        may get back; None if there is none, except in clusters that are down."""
         for partition in self.partitions(topics):
-            if partition.is_active and partition.looked < look and not self._commits.is_down(partition.source.cluster):
-                return partition
+            is_older = partition.is_active and partition.looked < look
+            if (is_older or partition.has_no_known_owner) and not self._commits.is_down(partition.source.cluster):
+                return partition.source
         return None
 
     def partitions(self, topics: Iterable[TopicName]) -> list[Partition]:

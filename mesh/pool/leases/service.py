@@ -181,9 +181,9 @@ class Leases:
         self._answer(ticket, LeaseSettled())
 
     def await_backlog(self, ticket: Ticket, topics: tuple[TopicName, ...], wait: float, now: float) -> None:
-        """Answers with LeaseBacklog when the owners of the partitions are known, or after `wait` seconds. The ends of
-        the logs are asked for after the request. EndUnknown is the answer if a cluster that is not down does not say
-        one in time. A cluster that is down delays nothing: the last known ends of its logs count."""
+        """Answers with LeaseBacklog when the owners of the partitions and the ends of their logs are known. The ends
+        are asked for after the request. EndUnknown is the answer if a cluster that is not down does not say one of them
+        within `wait` seconds. A cluster that is down delays nothing: the last known ends of its logs count."""
         self._presence.note_request(now)
         self._answer_backlog(ticket, topics, now, now + wait, now)
 
@@ -214,13 +214,15 @@ class Leases:
         def again(then: float) -> None:
             self._answer_ends(ticket, topics, look, until, then, is_holder=is_holder)
 
-        older = self._held.with_older_end(topics, look)
-        if older is None:
+        unknown = self._held.with_older_end(topics, look)
+        if unknown is None and is_holder:
+            unknown = self._held.awaited(topics)
+        if unknown is None:
             self._answer(ticket, LeaseBacklog(tuple(self.backlog(topics))))
         elif now < until:
             self._presence.park(ticket, until, again, now, is_holder=is_holder)
         else:
-            self._answer(ticket, EndUnknown(older.source))
+            self._answer(ticket, EndUnknown(unknown))
 
     # Views
 
@@ -365,7 +367,7 @@ class Leases:
     def _is_early(self, topics: Iterable[TopicName], since: float, now: float) -> bool:
         """Returns whether the owners of the partitions, and the ids of their topics, will soon be known."""
         is_new = now < since + TOPIC_IDS_WITHIN
-        return self._held.are_awaited(topics) or (is_new and self._held.lack_topic_ids(topics))
+        return self._held.awaited(topics) is not None or (is_new and self._held.lack_topic_ids(topics))
 
     def _waits_for_sizes(self, request: LeaseRequest, since: float, now: float) -> bool:
         is_new = request.most_bytes is not None and now < since + SIZES_WITHIN

@@ -174,6 +174,13 @@ class Partition:
         return self.ownership is Ownership.ASSIGNED
 
     @property
+    def has_no_known_owner(self) -> bool:
+        """True until the upstream group reports an owner: after a start, a loss, and during a rebalance."""
+        if self.ownership is Ownership.UNASSIGNED:
+            return self.is_awaited
+        return self.ownership is Ownership.REVOKED
+
+    @property
     def has_more(self) -> bool:
         """True if there are, or may be, records that no member holds. Then a client must not believe that it has all
         records. Records of other processes do not count."""

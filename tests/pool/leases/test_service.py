@@ -382,6 +382,63 @@ def test_an_end_is_asked_for_again_if_the_log_has_changed_since(change: Callable
     assert [each.end for each in world.answer(ticket, LeaseBacklog).partitions] == [80, 110, 100, 100]
 
 
+def loses_its_engine(world: World) -> None:
+    world.upstream(lambda pool: pool.intake.engine_failed(EU))
+
+
+def is_lost(world: World) -> None:
+    world.upstream(lambda pool: pool.intake.lost([source(0), source(1)]))
+
+
+def is_revoked_for_a_rebalance(world: World) -> None:
+    world.upstream(lambda pool: pool.intake.revoked([source(0), source(1)]))
+
+
+LOSSES = pytest.mark.parametrize("lose", [loses_its_engine, is_lost, is_revoked_for_a_rebalance])
+
+
+@LOSSES
+def test_a_request_for_the_backlog_waits_for_partitions_that_may_come_back(lose: Callable[[World], None]) -> None:
+    world, ticket, number = one_cluster_has_answered()
+    lose(world)
+    world.look(US, number)
+    world.advance(1.0)
+    assert ticket not in world.answers
+    world.assign(EU)
+    world.look(EU, number, {source(index): 110 for index in range(2)})
+    world.advance(1.0)
+    assert [each.end for each in world.answer(ticket, LeaseBacklog).partitions] == [110, 110, 100, 100]
+
+
+@LOSSES
+def test_a_request_for_the_backlog_leaves_out_partitions_that_another_process_got(
+    lose: Callable[[World], None],
+) -> None:
+    world, ticket, number = one_cluster_has_answered()
+    lose(world)
+    world.assign(EU, indexes=[1])
+    world.look(US, number)
+    world.look(EU, number, {source(1): 110})
+    world.advance(1.0)
+    assert [each.end for each in world.answer(ticket, LeaseBacklog).partitions] == [110, 100, 100]
+
+
+@LOSSES
+def test_partitions_that_do_not_come_back_in_time_are_named(lose: Callable[[World], None]) -> None:
+    world, ticket, number = one_cluster_has_answered()
+    lose(world)
+    world.look(US, number)
+    world.advance(5.1)
+    assert world.answer(ticket, EndUnknown).partition.cluster == EU
+
+
+def test_a_backlog_without_any_assignment_in_time_is_not_empty() -> None:
+    world = World()
+    ticket = send(world, lambda pool, ticket: pool.await_lease_backlog(ticket, (ORDERS,), 5.0, world.now))
+    world.advance(5.1)
+    assert world.answer(ticket, EndUnknown).partition in {source(index) for index in range(4)}
+
+
 def test_a_request_for_ends_alone_does_not_keep_the_pool() -> None:
     world = world_of(ends=100, settings=PoolSettings(presence=60.0))
     world.advance(59.0)
