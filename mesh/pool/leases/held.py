@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from mesh.pool.common.delivery_events import DeliveryEventType
@@ -194,6 +194,28 @@ class HeldLeases:
                 if is_awaited and not self._commits.is_down(source.cluster):
                     return source
         return None
+
+    def moving(self, sources: Iterable[UpstreamPartition]) -> UpstreamPartition | None:
+        """Returns one of these partitions that this process had and may get back; None if there is none."""
+        known = self._serving.partitions
+        for source in sources:
+            partition = known.get(source)
+            if partition is not None and partition.has_no_known_owner and not self._commits.is_down(source.cluster):
+                return source
+        return None
+
+    def are_ends_unknown(self, ends: Mapping[UpstreamPartition, int]) -> bool:
+        """Returns whether a partition has just been assigned again, and the end of its log is not known to be where
+        these ends say."""
+        known = self._serving.partitions
+        return self.moving(ends) is not None or any(
+            (partition := known.get(source)) is not None
+            and partition.is_active
+            and not partition.looked
+            and partition.end < end
+            and not self._commits.is_down(source.cluster)
+            for source, end in ends.items()
+        )
 
     def lack_topic_ids(self, topics: Iterable[TopicName]) -> bool:
         """Returns whether the id of one of these topics is not known yet, but soon will be."""

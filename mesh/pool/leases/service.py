@@ -325,16 +325,18 @@ class Leases:
 
     def _look(self, ticket: Ticket, request: LeaseRequest, until: float, now: float) -> None:
         """Leases available records. If there are none, or an assignment is in progress, it tries again in a while, as
-        long as the request waits."""
+        long as the request waits. A request with ends waits for assignments only."""
         self._take_part(now)
         chosen = self._choosing.choose(request)
         since = until - request.wait
         is_early = self._is_early(request.topics, since, now) or self._waits_for_sizes(request, since, now)
-        if (not chosen or is_early) and now < until:
+        must_wait = not chosen if request.ends is None else self._held.are_ends_unknown(request.ends)
+        if (must_wait or is_early) and now < until:
             self._presence.park(ticket, until, lambda then: self._look(ticket, request, until, then), now)
             return
         if not chosen:
-            self._answer(ticket, LeaseGranted(request.id, now, ()))
+            moving = self._held.moving(request.ends or ())
+            self._answer(ticket, LeaseGranted(request.id, now, ()) if moving is None else EndUnknown(moving))
             return
         lease = self._new(request.id, request.holder, request.ttl, now)
         self._gather(ticket, request, lease, chosen, min(until, now + GATHER_FOR), now)

@@ -299,6 +299,32 @@ def test_nothing_beyond_the_ends_that_a_request_names_is_leased() -> None:
     assert ask(world, lambda pool, ticket: pool.lease(ticket, again, world.now), LeaseGranted).ranges == ()
 
 
+def test_a_request_with_ends_waits_for_partitions_that_move() -> None:
+    """It comes from a query that lands what is there, and ends when it gets nothing."""
+    world = world_of(ends=100)
+    wanted = replace(request("a"), ends={source(0): 7}, wait=5.0)
+    world.upstream(lambda pool: pool.intake.engine_failed(EU))
+    ticket = send(world, lambda pool, ticket: pool.lease(ticket, wanted, world.now))
+    world.advance(1.0)
+    world.assign(EU)
+    world.advance(1.0)
+    assert ticket not in world.answers, "the end of the log is not known yet"
+    grow(world, 100)
+    world.advance(1.0)
+    assert shown(world.answer(ticket, LeaseGranted).ranges) == [(0, 0, 6)]
+    again = replace(wanted, id=LeaseId("b"), completed=LeaseId("a"))
+    assert ask(world, lambda pool, ticket: pool.lease(ticket, again, world.now), LeaseGranted).ranges == ()
+
+
+def test_a_request_with_ends_is_told_of_partitions_that_do_not_come_back() -> None:
+    world = world_of(ends=100)
+    wanted = replace(request("a"), ends={source(0): 7}, wait=5.0)
+    world.upstream(lambda pool: pool.intake.engine_failed(EU))
+    ticket = send(world, lambda pool, ticket: pool.lease(ticket, wanted, world.now))
+    world.advance(5.1)
+    assert world.answer(ticket, EndUnknown).partition == source(0)
+
+
 def test_a_request_for_the_backlog_waits_for_the_partitions() -> None:
     world = World()
     ticket = send(world, lambda pool, ticket: pool.await_lease_backlog(ticket, (ORDERS,), 5.0, world.now))
