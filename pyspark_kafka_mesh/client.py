@@ -24,7 +24,7 @@ it, and may need minutes to start."""
 JOIN_WITHIN = 15.0
 """Seconds within which the mesh must get the partitions of a group that was unused for a while."""
 WAIT = 10.0
-"""Seconds for which a request for a lease waits for records."""
+"""Seconds for which a request for a lease waits for records, and for partitions that move just now."""
 ANSWER_WITHIN = 30.0
 RETRY_AFTER = 1.0
 
@@ -78,7 +78,7 @@ class Client:
             "max_bytes": self._options.most_bytes,
             "ttl": self._options.ttl if start.lease is not None else min(FIRST_TTL, self._options.ttl),
             "completed": start.lease,
-            "wait": WAIT if ends is None else 0.0,
+            "wait": WAIT,
             "ends": ends,
         }
         answer = self._ask("/leases", body)

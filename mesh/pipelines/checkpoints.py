@@ -13,6 +13,10 @@ NONE = -1
 """The number of the last batch if there is none."""
 
 
+class UnreadableBatch(ValueError):
+    """Raised for a file of a checkpoint that is not whole."""
+
+
 @dataclass(frozen=True, slots=True)
 class LeasedBatch:
     """The ranges of a batch according to its checkpoint: the lowest and the highest offset of each partition. holder: a
@@ -24,8 +28,12 @@ class LeasedBatch:
 
     @staticmethod
     def of(text: str) -> LeasedBatch:
-        """Reads the lease of a batch. text: the content of a file in the checkpoint's `offsets`."""
-        offset = json.loads(text.splitlines()[2])
+        """Reads the lease of a batch. text: the content of a file in the checkpoint's `offsets`. Raises
+        UnreadableBatch."""
+        try:
+            offset = json.loads(text.splitlines()[2])
+        except (IndexError, ValueError):
+            raise UnreadableBatch from None
         spans: dict[Place, tuple[int, int]] = {}
         for each in offset["ranges"]:
             place = (each["cluster"], each["topic"], each["partition"])
@@ -54,8 +62,11 @@ class Checkpoint:
         return bool(self._offsets.has(str(batch)))
 
     def leased(self, batch: int) -> LeasedBatch:
-        """Returns the lease of a planned batch."""
-        return LeasedBatch.of(self._offsets.read(str(batch)))
+        """Returns the lease of a planned batch. Raises UnreadableBatch."""
+        try:
+            return LeasedBatch.of(self._offsets.read(str(batch)))
+        except UnreadableBatch:
+            raise UnreadableBatch(f"its file offsets/{batch} is not whole") from None
 
 
 def highest(names: Iterable[str]) -> int:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from mesh.pipelines.checkpoints import NONE, Checkpoint, LeasedBatch
+from mesh.pipelines.checkpoints import NONE, Checkpoint, LeasedBatch, UnreadableBatch
 
 
 class OtherCheckpoint(ValueError):
@@ -29,6 +29,13 @@ class LandedBatch:
 
 def check(checkpoint: Checkpoint, folder: str, landed: Iterable[LandedBatch], remedy: str) -> None:
     """Raises OtherCheckpoint if a landing would lose batches. folder: of the checkpoint. remedy: what to do."""
+    try:
+        _check(checkpoint, folder, landed, remedy)
+    except UnreadableBatch as problem:
+        raise OtherCheckpoint(f"checkpoint: {folder} is damaged: {problem}. {remedy}") from None
+
+
+def _check(checkpoint: Checkpoint, folder: str, landed: Iterable[LandedBatch], remedy: str) -> None:
     last = checkpoint.last()
     for each in landed:
         if each.number > last:

@@ -80,3 +80,12 @@ def test_another_checkpoint_is_refused_with_the_remedy(planned: range, number: i
         check(checkpoint(planned), "folder", [good, landed(number, lease)], REMEDY)
     assert str(problem.value).startswith(said)
     assert str(problem.value).endswith(REMEDY)
+
+
+@pytest.mark.parametrize("text", ["", "v1\n{}", 'v1\n{}\n{"version": 1, "hol'])
+def test_a_checkpoint_that_is_not_whole_is_refused_with_the_remedy(text: str) -> None:
+    """For example after the disk was full, or from a copy that was made while the query ran."""
+    damaged = Checkpoint(FakeFolder({"0": text}), FakeFolder({}))
+    with pytest.raises(OtherCheckpoint) as problem:
+        check(damaged, "folder", [landed(0, "0")], REMEDY)
+    assert str(problem.value) == f"checkpoint: folder is damaged: its file offsets/0 is not whole. {REMEDY}"

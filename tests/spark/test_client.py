@@ -110,6 +110,12 @@ def test_a_lease_becomes_an_offset(mesh: FakeMesh) -> None:
     }
 
 
+def test_a_request_with_ends_waits_for_partitions_that_move(mesh: FakeMesh) -> None:
+    mesh.answers = [(200, {"lease": "b", "deadline": 1.0, "ranges": [], "bootstrap_servers": {}})]
+    assert client_of(mesh).lease(HELD, None, []) is HELD
+    assert (mesh.asked[0][1]["wait"], mesh.asked[0][1]["ends"]) == (module.WAIT, [])
+
+
 def test_the_first_lease_of_a_query_is_short(mesh: FakeMesh) -> None:
     mesh.answers = [(200, {"lease": "b", "deadline": 1.0, "ranges": [], "bootstrap_servers": {}})]
     start = Offset("job")

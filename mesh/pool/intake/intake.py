@@ -186,11 +186,12 @@ class Intake:
                 partition.ownership = Ownership.REVOKED
 
     def lost(self, sources: Iterable[UpstreamPartition]) -> None:
-        """Gives up partitions that other processes own already."""
+        """Gives up partitions that other processes may own already. The next assignment shows their owners."""
         for source in sources:
             partition = self._serving.partitions.get(source)
             if partition is not None and partition.ownership is not Ownership.UNASSIGNED:
                 self._lose(partition)
+                partition.is_awaited = self._topics.is_consumed(source)
 
     def engine_failed(self, cluster: ClusterName) -> None:
         """Handles the failure of an engine like the loss of all its partitions. The next engine gets a new
@@ -302,7 +303,7 @@ class Intake:
         self._backpressure.begin_anew(partition)
         ownership = partition.ownership
         self._lose(partition, DeliveryEventType.RESET)
-        partition.ledger, partition.end = Ledger(start), start
+        partition.ledger, partition.end, partition.looked = Ledger(start), start, 0
         self._topic_ids.pop((source.cluster, source.topic), None)
         partition.begin_incarnation(CommonPrefix(0, is_certain=True), None)
         self._serving.delivery_events.began(source, start, ())
@@ -317,7 +318,7 @@ class Intake:
         if partition is None or partition.ownership is Ownership.UNASSIGNED:
             return
         # The end of the log is unknown until the engine reports it again.
-        partition.end = min(partition.end, offset)
+        partition.end, partition.looked = min(partition.end, offset), 0
         partition.begin_incarnation(CommonPrefix(offset, is_certain=True), partition.incarnation.topic_id)
         known = highest_known(partition)
         if known < offset:
@@ -367,7 +368,7 @@ class Intake:
         end = assignment.end or sys.maxsize
         runs = [run for run in known.runs if run.last < end]
         counts = [each for each in known.counts if each.span.last < end]
-        partition.ledger = Ledger(assignment.start, committed, runs, counts)
+        partition.ledger, partition.looked = Ledger(assignment.start, committed, runs, counts), 0
         partition.begin_incarnation(UNKNOWN_PREFIX, self._topic_ids.get((source.cluster, source.topic)))
         self._serving.delivery_events.began(source, partition.ledger.committable, partition.ledger)
         for each in counts:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from mesh.pool.common.delivery_events import DeliveryEventType
@@ -185,25 +185,49 @@ class HeldLeases:
             for each in ranges
         )
 
-    def are_awaited(self, topics: Iterable[TopicName]) -> bool:
-        """Returns whether the owner of a partition of these topics is not known yet, but soon will be."""
+    def awaited(self, topics: Iterable[TopicName]) -> UpstreamPartition | None:
+        """Returns a partition of these topics whose owner is not known yet, but soon will be; None if there is none."""
         known = self._serving.partitions
-        return any(
-            (source not in known or known[source].is_awaited) and not self._commits.is_down(source.cluster)
-            for topic in topics
-            for source in self._topics.consumed(topic)
+        for topic in topics:
+            for source in self._topics.consumed(topic):
+                is_awaited = source not in known or known[source].has_no_known_owner
+                if is_awaited and not self._commits.is_down(source.cluster):
+                    return source
+        return None
+
+    def moving(self, sources: Iterable[UpstreamPartition]) -> UpstreamPartition | None:
+        """Returns one of these partitions that this process had and may get back; None if there is none."""
+        known = self._serving.partitions
+        for source in sources:
+            partition = known.get(source)
+            if partition is not None and partition.has_no_known_owner and not self._commits.is_down(source.cluster):
+                return source
+        return None
+
+    def are_ends_unknown(self, ends: Mapping[UpstreamPartition, int]) -> bool:
+        """Returns whether a partition has just been assigned again, and the end of its log is not known to be where
+        these ends say."""
+        known = self._serving.partitions
+        return self.moving(ends) is not None or any(
+            (partition := known.get(source)) is not None
+            and partition.is_active
+            and not partition.looked
+            and partition.end < end
+            and not self._commits.is_down(source.cluster)
+            for source, end in ends.items()
         )
 
     def lack_topic_ids(self, topics: Iterable[TopicName]) -> bool:
         """Returns whether the id of one of these topics is not known yet, but soon will be."""
         return any(each.is_active and each.incarnation.topic_id is None for each in self.partitions(topics))
 
-    def with_older_end(self, topics: Iterable[TopicName], look: int) -> Partition | None:
-        """Returns an assigned partition of these topics whose end was asked for before this look; None if there is
-        none, except in clusters that are down."""
+    def with_older_end(self, topics: Iterable[TopicName], look: int) -> UpstreamPartition | None:
+        """Returns a partition of these topics whose end was asked for before this look, or which an engine has lost and
+        may get back; None if there is none, except in clusters that are down."""
         for partition in self.partitions(topics):
-            if partition.is_active and partition.looked < look and not self._commits.is_down(partition.source.cluster):
-                return partition
+            is_older = partition.is_active and partition.looked < look
+            if (is_older or partition.has_no_known_owner) and not self._commits.is_down(partition.source.cluster):
+                return partition.source
         return None
 
     def partitions(self, topics: Iterable[TopicName]) -> list[Partition]:

@@ -181,9 +181,9 @@ class Leases:
         self._answer(ticket, LeaseSettled())
 
     def await_backlog(self, ticket: Ticket, topics: tuple[TopicName, ...], wait: float, now: float) -> None:
-        """Answers with LeaseBacklog when the owners of the partitions are known, or after `wait` seconds. The ends of
-        the logs are asked for after the request. EndUnknown is the answer if a cluster that is not down does not say
-        one in time. A cluster that is down delays nothing: the last known ends of its logs count."""
+        """Answers with LeaseBacklog when the owners of the partitions and the ends of their logs are known. The ends
+        are asked for after the request. EndUnknown is the answer if a cluster that is not down does not say one of them
+        within `wait` seconds. A cluster that is down delays nothing: the last known ends of its logs count."""
         self._presence.note_request(now)
         self._answer_backlog(ticket, topics, now, now + wait, now)
 
@@ -214,13 +214,15 @@ class Leases:
         def again(then: float) -> None:
             self._answer_ends(ticket, topics, look, until, then, is_holder=is_holder)
 
-        older = self._held.with_older_end(topics, look)
-        if older is None:
+        unknown = self._held.with_older_end(topics, look)
+        if unknown is None and is_holder:
+            unknown = self._held.awaited(topics)
+        if unknown is None:
             self._answer(ticket, LeaseBacklog(tuple(self.backlog(topics))))
         elif now < until:
             self._presence.park(ticket, until, again, now, is_holder=is_holder)
         else:
-            self._answer(ticket, EndUnknown(older.source))
+            self._answer(ticket, EndUnknown(unknown))
 
     # Views
 
@@ -323,16 +325,18 @@ class Leases:
 
     def _look(self, ticket: Ticket, request: LeaseRequest, until: float, now: float) -> None:
         """Leases available records. If there are none, or an assignment is in progress, it tries again in a while, as
-        long as the request waits."""
+        long as the request waits. A request with ends waits for assignments only."""
         self._take_part(now)
         chosen = self._choosing.choose(request)
         since = until - request.wait
         is_early = self._is_early(request.topics, since, now) or self._waits_for_sizes(request, since, now)
-        if (not chosen or is_early) and now < until:
+        must_wait = not chosen if request.ends is None else self._held.are_ends_unknown(request.ends)
+        if (must_wait or is_early) and now < until:
             self._presence.park(ticket, until, lambda then: self._look(ticket, request, until, then), now)
             return
         if not chosen:
-            self._answer(ticket, LeaseGranted(request.id, now, ()))
+            moving = self._held.moving(request.ends or ())
+            self._answer(ticket, LeaseGranted(request.id, now, ()) if moving is None else EndUnknown(moving))
             return
         lease = self._new(request.id, request.holder, request.ttl, now)
         self._gather(ticket, request, lease, chosen, min(until, now + GATHER_FOR), now)
@@ -365,7 +369,7 @@ class Leases:
     def _is_early(self, topics: Iterable[TopicName], since: float, now: float) -> bool:
         """Returns whether the owners of the partitions, and the ids of their topics, will soon be known."""
         is_new = now < since + TOPIC_IDS_WITHIN
-        return self._held.are_awaited(topics) or (is_new and self._held.lack_topic_ids(topics))
+        return self._held.awaited(topics) is not None or (is_new and self._held.lack_topic_ids(topics))
 
     def _waits_for_sizes(self, request: LeaseRequest, since: float, now: float) -> bool:
         is_new = request.most_bytes is not None and now < since + SIZES_WITHIN

@@ -67,6 +67,7 @@ class Partition:
 
     * incarnation: the incarnation of the log. It changes with a new start, a truncation, and another owner.
     * end: the known end of the upstream log: the high watermark, or the last stable offset under read_committed.
+      looked: the number of the last `LookAtEnds` before the cluster was asked for it; 0 if `end` is not from it.
     * is_awaited: whether the upstream group has not reported an owner yet. is_unopened: whether it is assigned but
       cannot be read yet.
     * mean_size: bytes per offset of recent records in the log; 0 if there were none.
@@ -171,6 +172,13 @@ class Partition:
     @property
     def is_active(self) -> bool:
         return self.ownership is Ownership.ASSIGNED
+
+    @property
+    def has_no_known_owner(self) -> bool:
+        """True until the upstream group reports an owner: after a start, a loss, and during a rebalance."""
+        if self.ownership is Ownership.UNASSIGNED:
+            return self.is_awaited
+        return self.ownership is Ownership.REVOKED
 
     @property
     def has_more(self) -> bool:

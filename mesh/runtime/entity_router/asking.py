@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Final, Protocol
 
 from mesh.routing.guards.judge import Judge
@@ -52,13 +52,15 @@ async def ask(
     request: Tree,
     patience: float,
     waits: float = 0.0,
+    others_than: Container[int] = (),
 ) -> Tree | None:
     """Sends a request to a node, and returns its response; None if there is none in time.
 
     node: None for any, or for the controller if others refuse the request: brokers with ZooKeeper do not pass it on.
+    others_than: nodes that are asked only if no other one can be.
     waits: seconds for which the request itself lets the node wait. patience: seconds that the node has beyond that.
     """
-    answer = await _ask(links, leaf, node, api_key, version, request, patience, waits)
+    answer = await _ask(links, leaf, node, api_key, version, request, patience, waits, others_than)
     if answer is None or node is not None or not _is_refused_by_others(answer):
         return answer
     known = await _ask(links, leaf, None, ApiKey.METADATA, _WITH_CONTROLLER, _NO_TOPICS, patience, 0.0)
@@ -76,12 +78,13 @@ async def _ask(
     request: Tree,
     patience: float,
     waits: float,
+    others_than: Container[int] = (),
 ) -> Tree | None:
     body = write_tree(api_key, version, Direction.REQUEST, request)
     sent = ClientRequest(api_key, version, is_flexible(api_key, version), (body,))
     try:
         async with asyncio.timeout(patience + waits):
-            response = await links.ask(leaf, sent, waits, node)
+            response = await links.ask(leaf, sent, waits, node, others_than)
         return read_tree(api_key, version, Direction.RESPONSE, response.frame[response.body :])
     except (Unreachable, ProtocolError, TimeoutError) as problem:
         leaf.services.traffic.not_answered(api_key, reason_of(problem))

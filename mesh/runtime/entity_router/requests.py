@@ -205,10 +205,12 @@ class RouterRequests:
     async def _ask_about_configs(
         self, asker: Asker, leaf: RouterLeaf, api_key: ApiKey, version: int, request: Tree, waits: float
     ) -> Tree | None:
-        """Asks each broker about its own configuration, and any broker about the rest."""
+        """Asks each broker about its own configuration, and another one about the rest. A broker that hangs would delay
+        both, since a broker handles one request of a connection at a time."""
         parts = by_broker(request, leaf.nodes.known)
+        named = [node for node in parts if node is not None]
         asked = [
-            ask(asker.side_links, leaf, node, api_key, version, part, self.timeout, waits)
+            ask(asker.side_links, leaf, node, api_key, version, part, self.timeout, waits, others_than=named)
             for node, part in parts.items()
         ]
         answers = await asyncio.gather(*asked)

@@ -4,7 +4,7 @@ divided."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Final, assert_never
 
 from mesh.routing.names import LeafNumber
@@ -36,13 +36,20 @@ class SideLinks:
         self._count = count or (lambda _: None)
         self._links: dict[tuple[LeafNumber, int], BrokerLink] = {}
 
-    async def ask(self, leaf: RouterLeaf, request: ClientRequest, waits: float, node: int | None) -> ClientResponse:
+    async def ask(
+        self,
+        leaf: RouterLeaf,
+        request: ClientRequest,
+        waits: float,
+        node: int | None,
+        others_than: Container[int] = (),
+    ) -> ClientResponse:
         """Sends a request to a node of a leaf, and returns the response. node: the id that its cluster gave it; None
-        for any. waits: seconds that the broker may take besides. Raises Unreachable; the request may have been carried
-        out nevertheless."""
+        for any. others_than: nodes to which only a request for any node goes that no other can get. waits: seconds that
+        the broker may take besides. Raises Unreachable; the request may have been carried out nevertheless."""
         await leaf.nodes.wait_for_attempt()
         reason = Unreachable("the cluster has no such node")
-        for known in self._tried(leaf, node):
+        for known in self._tried(leaf, node, others_than):
             link = self._link(leaf, known)
             try:
                 await link.versions()
@@ -58,11 +65,11 @@ class SideLinks:
             link.close()
         self._count(-len(links))
 
-    def _tried(self, leaf: RouterLeaf, node: int | None) -> list[RelayNode]:
+    def _tried(self, leaf: RouterLeaf, node: int | None, others_than: Container[int]) -> list[RelayNode]:
         if node is not None:
             return [leaf.nodes.known[node]] if node in leaf.nodes.known else []
-        nodes = leaf.nodes.in_turn()[:MOST_TRIED]
-        return sorted(nodes, key=lambda each: (leaf.number, each.id) not in self._links)
+        nodes = sorted(leaf.nodes.in_turn(), key=lambda each: each.id in others_than)[:MOST_TRIED]
+        return sorted(nodes, key=lambda each: (each.id in others_than, (leaf.number, each.id) not in self._links))
 
     def _link(self, leaf: RouterLeaf, node: RelayNode) -> BrokerLink:
         link = self._links.get((leaf.number, node.id))

@@ -299,6 +299,32 @@ def test_nothing_beyond_the_ends_that_a_request_names_is_leased() -> None:
     assert ask(world, lambda pool, ticket: pool.lease(ticket, again, world.now), LeaseGranted).ranges == ()
 
 
+def test_a_request_with_ends_waits_for_partitions_that_move() -> None:
+    """It comes from a query that lands what is there, and ends when it gets nothing."""
+    world = world_of(ends=100)
+    wanted = replace(request("a"), ends={source(0): 7}, wait=5.0)
+    world.upstream(lambda pool: pool.intake.engine_failed(EU))
+    ticket = send(world, lambda pool, ticket: pool.lease(ticket, wanted, world.now))
+    world.advance(1.0)
+    world.assign(EU)
+    world.advance(1.0)
+    assert ticket not in world.answers, "the end of the log is not known yet"
+    grow(world, 100)
+    world.advance(1.0)
+    assert shown(world.answer(ticket, LeaseGranted).ranges) == [(0, 0, 6)]
+    again = replace(wanted, id=LeaseId("b"), completed=LeaseId("a"))
+    assert ask(world, lambda pool, ticket: pool.lease(ticket, again, world.now), LeaseGranted).ranges == ()
+
+
+def test_a_request_with_ends_is_told_of_partitions_that_do_not_come_back() -> None:
+    world = world_of(ends=100)
+    wanted = replace(request("a"), ends={source(0): 7}, wait=5.0)
+    world.upstream(lambda pool: pool.intake.engine_failed(EU))
+    ticket = send(world, lambda pool, ticket: pool.lease(ticket, wanted, world.now))
+    world.advance(5.1)
+    assert world.answer(ticket, EndUnknown).partition == source(0)
+
+
 def test_a_request_for_the_backlog_waits_for_the_partitions() -> None:
     world = World()
     ticket = send(world, lambda pool, ticket: pool.await_lease_backlog(ticket, (ORDERS,), 5.0, world.now))
@@ -345,6 +371,98 @@ def test_a_cluster_that_is_down_is_not_waited_for() -> None:
     world.upstream(lambda pool: pool.commits.cluster_down(EU))
     world.advance(1.0)
     assert [each.end for each in world.answer(ticket, LeaseBacklog).partitions] == [100] * 4
+
+
+def one_cluster_has_answered() -> tuple[World, object, int]:
+    """Returns a request for the backlog that waits for the ends of the second cluster, and the number of its look."""
+    world = world_of(ends=100)
+    world.auto_look = False
+    ticket = send(world, lambda pool, ticket: pool.await_lease_backlog(ticket, (ORDERS,), 5.0, world.now))
+    (number,) = {effect.number for effect in world.effects if isinstance(effect, LookAtEnds)}
+    world.look(EU, number, {source(index): 110 for index in range(2)})
+    return world, ticket, number
+
+
+def is_truncated(world: World) -> None:
+    world.upstream(lambda pool: pool.intake.truncated(source(0), 60, world.now))
+
+
+def is_created_again(world: World) -> None:
+    world.upstream(lambda pool: pool.intake.position_reset(source(0), 0, "created again", world.now))
+
+
+def is_assigned_again(world: World) -> None:
+    world.upstream(lambda pool: pool.intake.lost([source(0)]))
+    world.assign(EU, resumed=True)
+
+
+@pytest.mark.parametrize("change", [is_truncated, is_created_again, is_assigned_again])
+def test_an_end_is_asked_for_again_if_the_log_has_changed_since(change: Callable[[World], None]) -> None:
+    world, ticket, number = one_cluster_has_answered()
+    change(world)
+    world.look(US, number)
+    world.advance(1.0)
+    assert ticket not in world.answers
+    world.look(EU, number, {source(0): 80, source(1): 110})
+    world.advance(1.0)
+    assert [each.end for each in world.answer(ticket, LeaseBacklog).partitions] == [80, 110, 100, 100]
+
+
+def loses_its_engine(world: World) -> None:
+    world.upstream(lambda pool: pool.intake.engine_failed(EU))
+
+
+def is_lost(world: World) -> None:
+    world.upstream(lambda pool: pool.intake.lost([source(0), source(1)]))
+
+
+def is_revoked_for_a_rebalance(world: World) -> None:
+    world.upstream(lambda pool: pool.intake.revoked([source(0), source(1)]))
+
+
+LOSSES = pytest.mark.parametrize("lose", [loses_its_engine, is_lost, is_revoked_for_a_rebalance])
+
+
+@LOSSES
+def test_a_request_for_the_backlog_waits_for_partitions_that_may_come_back(lose: Callable[[World], None]) -> None:
+    world, ticket, number = one_cluster_has_answered()
+    lose(world)
+    world.look(US, number)
+    world.advance(1.0)
+    assert ticket not in world.answers
+    world.assign(EU)
+    world.look(EU, number, {source(index): 110 for index in range(2)})
+    world.advance(1.0)
+    assert [each.end for each in world.answer(ticket, LeaseBacklog).partitions] == [110, 110, 100, 100]
+
+
+@LOSSES
+def test_a_request_for_the_backlog_leaves_out_partitions_that_another_process_got(
+    lose: Callable[[World], None],
+) -> None:
+    world, ticket, number = one_cluster_has_answered()
+    lose(world)
+    world.assign(EU, indexes=[1])
+    world.look(US, number)
+    world.look(EU, number, {source(1): 110})
+    world.advance(1.0)
+    assert [each.end for each in world.answer(ticket, LeaseBacklog).partitions] == [110, 100, 100]
+
+
+@LOSSES
+def test_partitions_that_do_not_come_back_in_time_are_named(lose: Callable[[World], None]) -> None:
+    world, ticket, number = one_cluster_has_answered()
+    lose(world)
+    world.look(US, number)
+    world.advance(5.1)
+    assert world.answer(ticket, EndUnknown).partition.cluster == EU
+
+
+def test_a_backlog_without_any_assignment_in_time_is_not_empty() -> None:
+    world = World()
+    ticket = send(world, lambda pool, ticket: pool.await_lease_backlog(ticket, (ORDERS,), 5.0, world.now))
+    world.advance(5.1)
+    assert world.answer(ticket, EndUnknown).partition in {source(index) for index in range(4)}
 
 
 def test_a_request_for_ends_alone_does_not_keep_the_pool() -> None:

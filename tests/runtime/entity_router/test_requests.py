@@ -312,3 +312,20 @@ async def test_a_broker_is_asked_itself_about_its_configuration() -> None:
         client = await made.client()
         results = (await client.asked(ApiKey.DESCRIBE_CONFIGS, 4, request))["results"]
         assert [each["error_code"] for each in results] == [0, 0, 0, ErrorCode.REQUEST_TIMED_OUT, 0]
+
+
+@anyhow
+async def test_a_broker_that_does_not_answer_about_itself_delays_no_other_resource() -> None:
+    """Whichever broker is asked about the rest, it is not the one with a request of its own."""
+    async with union(brokers=3) as made:
+        for broker in made.eu.leaf_brokers:
+            broker.answers = lambda api_key, version, request: {
+                "results": [{**each, "error_code": 0, "configs": []} for each in request["resources"]]
+            }
+        made.eu.leaf_brokers[1].answers = lambda api_key, version, request: None
+        named = [(4, "1"), (2, "orders"), (4, "2")]
+        request: Tree = {"resources": [{"resource_type": kind, "resource_name": name} for kind, name in named]}
+        for _ in made.eu.leaf_brokers:
+            client = await made.client()
+            results = (await client.asked(ApiKey.DESCRIBE_CONFIGS, 4, request))["results"]
+            assert [each["error_code"] for each in results] == [ErrorCode.REQUEST_TIMED_OUT, 0, 0]
