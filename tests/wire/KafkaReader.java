@@ -23,7 +23,8 @@ import org.apache.kafka.common.protocol.ObjectSerializationCache;
  * In: the number of bytes that follow (4 bytes); 1 for a request with its header, 0 for the body of a response (1 byte);
  * for a response its API key and version (2 bytes each); the bytes of the message.
  *
- * Out: the number of bytes that follow (4 bytes); 0 for a message that Kafka refuses, and else: 1; 1 if anything was
+ * Out: the number of bytes that follow (4 bytes); 0 for a message that Kafka refuses, 2 if it refuses a tag that only
+ * another version of the message has, and else: 1; 1 if anything was
  * left out (an unknown tagged field, bytes behind the last field); the position of the body (4 bytes); the length of the
  * client id, -1 for null (4 bytes), and the client id; the body.
  */
@@ -74,7 +75,8 @@ public class KafkaReader {
             message.read(new ByteBufferAccessor(data), version);
         } catch (RuntimeException refused) {
             out.writeInt(1);
-            out.writeByte(0);
+            String reason = String.valueOf(refused.getMessage());
+            out.writeByte(reason.startsWith("Tag ") && reason.contains(" is not valid for version ") ? 2 : 0);
             return;
         }
         isLossy |= clear(message) | data.hasRemaining();

@@ -30,6 +30,10 @@ class KafkaRead:
     body: bytes
 
 
+OF_ANOTHER_VERSION = KafkaRead(True, -1, None, b"")
+"""Stands for a message that Kafka refuses for a tag that only another version has. The mesh leaves such a tag out."""
+
+
 class KafkaReader:
     """The Java process. Must be closed."""
 
@@ -38,7 +42,8 @@ class KafkaReader:
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
     def read(self, messages: Sequence[tuple[Message, bytes]]) -> list[KafkaRead | None]:
-        """Reads requests with their headers, and bodies of responses; None for those that Kafka refuses."""
+        """Reads requests with their headers, and bodies of responses; None for those that Kafka refuses, or
+        `OF_ANOTHER_VERSION`."""
         writer = threading.Thread(target=self._write, args=(messages,))
         writer.start()
         found = [self._next() for _ in messages]
@@ -61,8 +66,8 @@ class KafkaReader:
     def _next(self) -> KafkaRead | None:
         (length,) = _LENGTH.unpack(self._take(_LENGTH.size))
         answer = self._take(length)
-        if not answer[0]:
-            return None
+        if answer[0] != 1:
+            return OF_ANOTHER_VERSION if answer[0] else None
         _, is_lossy, body_at, size = _READ.unpack_from(answer)
         end = _READ.size + max(size, 0)
         client_id = None if size < 0 else answer[_READ.size : end].decode()
