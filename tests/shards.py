@@ -63,6 +63,7 @@ SHARDS: Final[Mapping[str, Sequence[str]]] = {
         "integration/test_reloading.py",
         "integration/test_replays.py",
         "integration/test_retention.py",
+        "integration/test_share_acknowledgements.py",
         "integration/test_share_members.py",
         "integration/test_small_transactions.py",
         "integration/test_store.py",

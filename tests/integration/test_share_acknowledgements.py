@@ -96,7 +96,6 @@ def clients() -> Iterator[list[Client]]:
         each.close()
 
 
-@pytest.mark.smoke
 def test_accepted_and_released_records_that_are_not_stored_in_time(
     kafka: KafkaCluster, tmp_path: Path, clients: list[Client]
 ) -> None:
