@@ -32,11 +32,11 @@ demo-spark: install ## Spark lands a topic of two clusters beside a consumer, e.
 	$(BIN)/pip install --quiet --constraint requirements.lock --editable '.[dev,spark,deltalake]'
 	@$(BIN)/python -m mesh.demo.landing $(ARGS)
 
-test: install ## all tests that a change must pass, two at a time: minutes; real brokers where Java 17 and Maven are
+test: install ## all tests that a change must pass, three at a time: minutes; real brokers where Java 17 and Maven are
 	$(BIN)/pip install --quiet --constraint requirements.lock --editable '.[dev,spark,deltalake]'
 	$(BIN)/python -m tests.integration.jars
 	$(BIN)/python -m tests.integration.class_archive
-	$(BIN)/python -m tests.second_chance -m "not long and not alone and (not kafka or smoke)" -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
+	$(BIN)/python -m tests.second_chance -m "not long and not alone and (not kafka or smoke)" -n 3 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 test-long: install ## the other tests by shards of some ten minutes, e.g. make test-long SHARD=router; SHARD=all runs one after the other
 	$(BIN)/pip install --quiet --constraint requirements.lock --editable '.[dev,spark,deltalake,release]'

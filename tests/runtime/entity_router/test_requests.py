@@ -325,7 +325,6 @@ async def test_a_broker_that_does_not_answer_about_itself_delays_no_other_resour
         made.eu.leaf_brokers[1].answers = lambda api_key, version, request: None
         named = [(4, "1"), (2, "orders"), (4, "2")]
         request: Tree = {"resources": [{"resource_type": kind, "resource_name": name} for kind, name in named]}
-        for _ in made.eu.leaf_brokers:
-            client = await made.client()
-            results = (await client.asked(ApiKey.DESCRIBE_CONFIGS, 4, request))["results"]
-            assert [each["error_code"] for each in results] == [ErrorCode.REQUEST_TIMED_OUT, 0, 0]
+        clients = [await made.client() for _ in made.eu.leaf_brokers]
+        for answer in await asyncio.gather(*(each.asked(ApiKey.DESCRIBE_CONFIGS, 4, request) for each in clients)):
+            assert [each["error_code"] for each in answer["results"]] == [ErrorCode.REQUEST_TIMED_OUT, 0, 0]
