@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Callable
 from types import FrameType
@@ -9,8 +10,11 @@ from typing import Any
 
 
 def count_steps(work: Callable[[], None]) -> int:
-    """The number of bytecode instructions of `work`. Loops inside of functions written in C count as one."""
+    """The number of bytecode instructions of `work`. Loops inside of functions written in C count as one. Python's
+    garbage collector rests meanwhile: it may call destructors of objects that earlier tests have left."""
     steps = 0
+    was_collecting = gc.isenabled()
+    gc.disable()
 
     def trace(frame: FrameType, event: str, _: Any) -> Any:
         nonlocal steps
@@ -25,4 +29,6 @@ def count_steps(work: Callable[[], None]) -> int:
         work()
     finally:
         sys.settrace(before)
+        if was_collecting:
+            gc.enable()
     return steps
