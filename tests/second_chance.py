@@ -91,8 +91,16 @@ def _pytest(arguments: Sequence[str], report: Path, timeout: float | None) -> Ou
     cases = list(ElementTree.parse(report).iter("testcase")) if report.exists() else []
     failed = [case for case in cases if case.find("failure") is not None or case.find("error") is not None]
     passed = [case for case in cases if len(case) == 0]
-    named = dict.fromkeys((case.get("file", ""), case.get("name", "")) for case in failed)
+    named = dict.fromkeys((_file_of(case.get("classname", "")), case.get("name", "")) for case in failed)
     return Outcome(status, len(passed), [(file, name) for file, name in named if file])
+
+
+def _file_of(classname: str) -> str:
+    """Returns the file of a module, or of a class in it; "" if there is none. JUnit's own attribute names the file of
+    the function, which for a decorated test is another one."""
+    parts = classname.split(".")
+    places = (Path(*parts[:count]).with_suffix(".py") for count in range(len(parts), 0, -1))
+    return next((str(place) for place in places if place.is_file()), "")
 
 
 def _is_path(argument: str) -> bool:

@@ -103,3 +103,12 @@ def test_only_the_failed_files_of_the_named_ones_run_again(tmp_path: Path) -> No
     done = finished(tmp_path, "test_broken.py", "test_good.py", broken=broken, good="def test_good(): pass\n")
     assert done.returncode == 1
     assert "1 failed in" in done.stdout.splitlines()[-1]
+
+
+def test_a_decorated_test_runs_again_in_its_own_file(tmp_path: Path) -> None:
+    decorator = "def decorated(test):\n    def run(): test()\n    run.__name__ = test.__name__\n    return run\n"
+    tmp_path.joinpath("decorators.py").write_text(decorator)
+    flaky = "from decorators import decorated\n@decorated\ndef test_flaky(): assert not is_first('seen')\n"
+    done = finished(tmp_path, flaky=flaky)
+    assert done.returncode == 0, done.stdout
+    assert "FLAKY test_flaky.py::test_flaky" in done.stdout
