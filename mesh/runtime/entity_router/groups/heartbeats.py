@@ -112,7 +112,9 @@ class GroupHeartbeats:
         if not member.pattern or (names is None and now < member.matched_at + PATTERNS):
             return None if names is None and text is None else member.named
         pattern = TopicPattern(member.pattern)
-        await self._services.entities.refresh_topics()
-        member.matched_at = now
-        matching = [name for name in self._services.entities.topics() if pattern.matches(TopicName(name))]
+        entities = self._services.entities
+        await entities.refresh_topics()
+        if entities.are_all_reported:  # else the next heartbeat finds the topics of a cluster that was late
+            member.matched_at = now
+        matching = [name for name in entities.topics() if pattern.matches(TopicName(name))]
         return [*dict.fromkeys([*member.named, *sorted(matching)])]

@@ -43,7 +43,8 @@ class GroupCluster:
         return [request for key, request in self.cluster.seen if key in api_keys]
 
     def _answer(self, api_key: ApiKey, version: int, request: Tree) -> Tree | None:
-        by_api: dict[ApiKey, Callable[[int, Tree], Tree]] = {
+        by_api: dict[ApiKey, Callable[[int, Tree], Tree | None]] = {
+            ApiKey.METADATA: lambda *_: None,
             ApiKey.FIND_COORDINATOR: self._coordinator,
             ApiKey.HEARTBEAT: lambda *_: {"error_code": self.code},
             ApiKey.OFFSET_COMMIT: self._commit,

@@ -12,7 +12,7 @@ from tests.routing.unions import RENAMED
 from tests.runtime.entity_router.groups.clusters import GROUP, GroupCluster
 from tests.runtime.entity_router.groups.test_offsets import codes, commit
 from tests.runtime.entity_router.harness import UnionWorld, topic, topic_id, union
-from tests.runtime.relay.loops import anyhow
+from tests.runtime.relay.loops import anyhow, until
 
 BEAT = ApiKey.CONSUMER_GROUP_HEARTBEAT
 
@@ -171,10 +171,18 @@ async def test_an_error_of_the_home_is_the_answer() -> None:
         assert (await there.asked(BEAT, 1, beat(3)))["error_code"] == 16
 
 
+async def reported(made: UnionWorld) -> None:
+    """Returns when both clusters have reported their topics."""
+    client = await made.client(0)
+    await client.asked(ApiKey.METADATA, 12, {"topics": None})
+    await until(lambda: made.metadata.are_all_reported)
+
+
 @anyhow
 async def test_a_regular_expression_is_about_the_names_that_clients_know() -> None:
     async with union(RENAMED) as made:
         eu, us = clusters(made)
+        await reported(made)
         client = await made.client(0)
         pattern = join(subscribed_topic_regex="us[.]pay.*|orders")
         assert (await client.asked(BEAT, 1, pattern))["error_code"] == 0
@@ -182,6 +190,20 @@ async def test_a_regular_expression_is_about_the_names_that_clients_know() -> No
         assert (at_eu["subscribed_topic_names"], at_us["subscribed_topic_names"]) == (["orders"], ["payments"])
         assert at_eu["subscribed_topic_regex"] is at_us["subscribed_topic_regex"] is None
         assert (await client.asked(BEAT, 1, join(subscribed_topic_regex="(")))["error_code"] == 128
+
+
+@anyhow
+async def test_a_regular_expression_finds_the_topics_of_a_late_cluster_at_the_next_heartbeat() -> None:
+    async with union(RENAMED) as made:
+        _, us = clusters(made)
+        client = await made.client(0)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("mesh.runtime.entity_router.metadata.PATIENCE", 0.01)
+            patch.setattr(made.us, "metadata", lambda request: None)
+            joined = await client.asked(BEAT, 1, join(subscribed_topic_regex="us[.]pay.*|orders"))
+        assert (assigned(joined), us.seen(BEAT)) == ({topic_id("orders")}, [])
+        await reported(made)
+        assert assigned(await client.asked(BEAT, 1, beat(3))) == BOTH
 
 
 @anyhow
