@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import hmac
 import socket
-import ssl
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-from ipaddress import ip_address
-from typing import Final, Protocol
+from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 import anyio
 import anyio.abc
-import uvicorn
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.applications import Starlette
-from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp
 
+from mesh.admin.access import AccessGuard, AdminAccess, shows_details
+from mesh.admin.connections import AdminServer
 from mesh.admin.page import page
 from mesh.config.mistakes import ConfigurationError, Mistake
 from mesh.config.values import Address
@@ -42,11 +37,6 @@ INDEX = """kafka-mesh
 /reload   POST: read the configuration again; GET: the result
 /readyz   200 when clients are served, else 503 and what is missing
 """
-
-_PROBES: Final = frozenset({"/healthz", "/readyz"})
-READING: Final = frozenset({"GET", "HEAD"})
-_RECORDS: Final = ("/records", "/replays", "/moves")
-_NOTHING_SECRET: Final = frozenset({"/"})
 
 
 class AdminState(Protocol):
@@ -79,10 +69,9 @@ def admin_app(state: AdminState, metrics: Metrics, more: Sequence[Route] = ()) -
     async def healthz(_request: Request) -> Response:
         return PlainTextResponse("ok\n")
 
-    async def readyz(_request: Request) -> Response:
+    async def readyz(request: Request) -> Response:
         problems = state.problems()
-        body = {"ready": not problems, "problems": problems, "degraded": state.degraded()}
-        return JSONResponse(body, status_code=503 if problems else 200)
+        return readiness(request, {"ready": not problems, "problems": problems, "degraded": state.degraded()})
 
     async def status(_request: Request) -> Response:
         return JSONResponse(state.status())
@@ -104,60 +93,10 @@ def admin_app(state: AdminState, metrics: Metrics, more: Sequence[Route] = ()) -
     return Starlette(routes=[*routes, *more])
 
 
-@dataclass(slots=True, repr=False, eq=False)
-class AdminAccess:
-    """Access to the admin address. token: the token that requests must carry, None for none. open_probes: whether
-    requests for health need no token. tls: the context for HTTPS. The token and open_probes may change during use."""
-
-    token: str | None = None
-    open_probes: bool = True
-    tls: ssl.SSLContext | None = None
-
-
-class TokenGuard:
-    """Answers 401 (RFC 6750) instead of `app` to requests without the token. If there is no token, it answers 403 to
-    browsers that would change something, since any page may have made the request. With a token this is not needed:
-    other pages do not have it."""
-
-    def __init__(self, app: ASGIApp, access: AdminAccess) -> None:
-        self._app = app
-        self._access = access
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        app = self._app
-        if scope["type"] == "http" and self._access.token is None:
-            if _is_change_by_page(scope):
-                app = JSONResponse(
-                    {"problem": "without a token (admin.token) a browser page may not change anything"}, 403
-                )
-            elif _is_of_another_page(scope):
-                app = JSONResponse({"problem": "records are shown at an address of this machine, or with a token"}, 403)
-        elif scope["type"] == "http" and not self._is_open(scope["path"]):
-            given = Headers(scope=scope).get("authorization", "").encode("latin-1")
-            if not hmac.compare_digest(given, f"Bearer {self._access.token}".encode()):
-                headers = {"www-authenticate": 'Bearer realm="kafka-mesh"'}
-                app = PlainTextResponse("a token is required\n", status_code=401, headers=headers)
-        await app(scope, receive, send)
-
-    def _is_open(self, path: str) -> bool:
-        return path in _NOTHING_SECRET or (self._access.open_probes and path in _PROBES)
-
-
-def _is_change_by_page(scope: Scope) -> bool:
-    return scope["method"] not in READING and "origin" in Headers(scope=scope)
-
-
-def _is_of_another_page(scope: Scope) -> bool:
-    """Returns whether a request asks for records under a host name that is not this machine's. A page whose name was
-    made to resolve to this address (DNS rebinding) could read them."""
-    if not scope["path"].endswith(_RECORDS):
-        return False
-    host = Headers(scope=scope).get("host", "").rsplit(":", 1)[0].strip("[]")
-    try:
-        ip_address(host)
-    except ValueError:
-        return host != "localhost"
-    return False
+def readiness(request: Request, body: Mapping[str, object]) -> Response:
+    """Returns the answer of /readyz: 503 if not ready. Only clients that may see them get the reasons."""
+    shown = body if shows_details(request) else {"ready": body["ready"]}
+    return JSONResponse(shown, status_code=200 if body["ready"] else 503)
 
 
 def bind_admin(listen: Address) -> socket.socket:
@@ -181,50 +120,14 @@ async def serve_admin(
 ) -> None:
     """Serves at a listening socket until cancelled, and closes it. `task_status` is started when connections are
     accepted."""
-    access = access or AdminAccess()
-    app = TokenGuard(admin_app(state, metrics, routes), access)
-    await serve_http(listener, app, access.tls, task_status=task_status)
+    await serve_http(listener, admin_app(state, metrics, routes), access or AdminAccess(), task_status)
 
 
 async def serve_http(
     listener: socket.socket,
     app: ASGIApp,
-    tls: ssl.SSLContext | None,
-    *,
+    access: AdminAccess,
     task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
 ) -> None:
     """Serves any application in the same way as `serve_admin`."""
-    config = uvicorn.Config(
-        app,
-        lifespan="off",
-        ws="none",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        timeout_graceful_shutdown=1,
-    )
-    config.load()
-    config.ssl = tls
-    server = _Server(config, task_status)
-    with listener:
-        try:
-            await server.serve([listener])
-        finally:
-            if server.started:
-                with anyio.CancelScope(shield=True):
-                    await server.shutdown([listener])
-
-
-class _Server(uvicorn.Server):
-    def __init__(self, config: uvicorn.Config, task_status: anyio.abc.TaskStatus[None]) -> None:
-        super().__init__(config)
-        self._task_status = task_status
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        self._task_status.started()
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        # The application ends the whole process on a signal; this server must not handle it.
-        yield
+    await AdminServer(AccessGuard(app, access), access).run_at(listener, task_status)

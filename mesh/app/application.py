@@ -17,7 +17,8 @@ from confluent_kafka import KafkaException
 from starlette.routing import Route
 from structlog.contextvars import bind_contextvars
 
-from mesh.admin.http import AdminAccess, bind_admin, serve_admin
+from mesh.admin.access import AdminAccess
+from mesh.admin.http import bind_admin, serve_admin
 from mesh.admin.leases import LeaseApi
 from mesh.admin.moves import MoveApi
 from mesh.admin.peers import PeerApi
@@ -223,9 +224,10 @@ class Application:
         tls = AdminTls(admin_certificate(configured.tls)) if configured.tls is not None else None
         if tls is not None:
             self._virtual_clusters.watched.append(tls.certificate.files)
-        access = AdminAccess(configured.token, configured.open_probes, tls.context if tls is not None else None)
+        access = AdminAccess(tls=tls.context if tls is not None else None, is_loopback=configured.listen.is_loopback)
+        access.take(configured)
         leases = self._leases()
-        admin = AdminSetup(access, leases, configured.listen.is_loopback, tls)
+        admin = AdminSetup(access, leases, tls)
         self._reconfiguring.admin = admin
         admin.open(self._readiness)
         await self._serve_at(bind_admin(configured.listen), access, leases, tasks)

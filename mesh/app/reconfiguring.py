@@ -20,7 +20,7 @@ from typing import Literal
 import anyio
 from anyio.to_thread import run_sync
 
-from mesh.admin.http import AdminAccess
+from mesh.admin.access import AdminAccess
 from mesh.admin.leases import LeaseApi
 from mesh.app.clusters import UpstreamClusters, settings_for
 from mesh.app.readiness import Readiness
@@ -61,12 +61,11 @@ class AdminSetup:
 
     access: AdminAccess
     leases: LeaseApi
-    is_loopback: bool
     tls: AdminTls | None
 
     def open(self, readiness: Readiness) -> None:
         """Allows reloads at the admin address: without a token only if no other machine can reach it."""
-        self.leases.may_change = readiness.may_change = self.access.token is not None or self.is_loopback
+        self.leases.may_change = readiness.may_change = self.access.token is not None or self.access.is_loopback
 
 
 @dataclass(frozen=True, slots=True)
@@ -382,8 +381,7 @@ class Reconfiguring:
         self._readiness.grace = self.grace
         if self.admin is None or config.admin is None:
             return
-        self.admin.access.token = config.admin.token
-        self.admin.access.open_probes = config.admin.open_probes
+        self.admin.access.take(config.admin)
         self.admin.open(self._readiness)
 
     def _take_admin_certificate(self, certificate: AdminCertificate | None) -> None:

@@ -42,6 +42,7 @@ from mesh.security.client_properties import OAUTHBEARER, TOKENS, unsupported_rea
 
 _NAME = matching(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", "at most 100 letters, digits, dots, underscores and hyphens")
 _SERVERS = matching(r"[^\s,]+(\s*,\s*[^\s,]+)*", "HOST:PORT, several of them separated by commas")
+_HOST = matching(r"[A-Za-z0-9_]([A-Za-z0-9._-]{0,252})", "the name of a host, without a port")
 
 Name = Annotated[str, _NAME]
 
@@ -81,6 +82,9 @@ class Admin(Model):
         default=None, repr=False, description="The token of `Authorization: Bearer TOKEN`."
     )
     open_probes: bool = Field(default=True, description="Whether /healthz and /readyz are served without the token.")
+    hosts: tuple[Annotated[str, _HOST], ...] = Field(
+        default=(), description="Names under which requests without a token may reach the address."
+    )
     look: Look | None = Field(
         default=None, description="Show records; without this section the mesh shows no part of them."
     )

@@ -40,8 +40,8 @@ SLOW_START = "Python worker failed to connect back"
 short on a busy machine."""
 _NEWEST = "Put back the newest copy of the checkpoint."
 _REMEDY = (
-    f"{_NEWEST} If it is lost, land into another `table`, with a new folder as `checkpoint`, and as `batches` if that is "
-    "set: this table stays complete up to the last acknowledged batch."
+    f"{_NEWEST} If it is lost, land into another `table`, with a new folder as `checkpoint`, and as `batches` if "
+    "that is set: this table stays complete up to the last acknowledged batch."
 )
 _REMEDY_OF_DELTA = (
     f"{_NEWEST} If it is lost, name a new folder as `checkpoint`: a Delta table continues with a new checkpoint. The "

@@ -18,7 +18,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from mesh.admin.http import INDEX, READING
+from mesh.admin.access import READING
+from mesh.admin.http import INDEX, readiness
 from mesh.admin.page import page
 from mesh.supervision.merging import (
     longest_held,
@@ -89,8 +90,7 @@ class WorkersAdmin:
     async def _readyz(self, request: Request) -> Response:
         answers = await self._ask_all(request)
         missing = [each.number for each in self._workers if each.number not in answers]
-        body = merged_readiness({number: each.json() for number, each in answers.items()}, missing)
-        return JSONResponse(body, status_code=200 if body["ready"] else 503)
+        return readiness(request, merged_readiness({number: each.json() for number, each in answers.items()}, missing))
 
     async def _status(self, request: Request) -> Response:
         answers = {number: each.json() for number, each in (await self._ask_all(request)).items()}

@@ -14,7 +14,8 @@ import anyio
 import anyio.abc
 from anyio.to_thread import run_sync
 
-from mesh.admin.http import AdminAccess, TokenGuard, bind_admin, serve_http
+from mesh.admin.access import AdminAccess
+from mesh.admin.http import bind_admin, serve_http
 from mesh.app.targets import addresses_of
 from mesh.config.load import load
 from mesh.config.mistakes import ConfigurationError, Mistake
@@ -79,7 +80,8 @@ class Supervisor:
             self._watched.append(self._tls.certificate.files)
             self._access.tls = self._tls.context
         asked = WorkersAdmin(self._workers, self._is_open, self.reload)
-        serve = partial(serve_http, bind_admin(admin.listen), TokenGuard(asked.app(), self._access), self._access.tls)
+        self._access.is_loopback = admin.listen.is_loopback
+        serve = partial(serve_http, bind_admin(admin.listen), asked.app(), self._access)
         await tasks.start(serve)
         tasks.start_soon(watch, self._watched)
 
@@ -137,7 +139,7 @@ class Supervisor:
         self._config = config
         configure_logs(config.log.level, config.log.format)
         if config.admin is not None:
-            self._access.token, self._access.open_probes = config.admin.token, config.admin.open_probes
+            self._access.take(config.admin)
         if self._tls is not None and config.admin is not None and config.admin.tls is not None:
             self._tls.replace(admin_certificate(config.admin.tls))
             self._watched[:] = [self._tls.certificate.files]

@@ -6,11 +6,13 @@ import signal
 import socket
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 import anyio
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from mesh.admin.access import AdminAccess
 from mesh.admin.http import bind_admin, serve_admin
 from mesh.config import Address, ConfigurationError
 from mesh.telemetry.metric_definitions import MEMBERS, MetricSample
@@ -43,10 +45,13 @@ def free_address() -> Address:
         return Address("127.0.0.1", listener.getsockname()[1])
 
 
-async def get(address: Address, path: str, method: str = "GET") -> tuple[int, str, bytes]:
+async def get(
+    address: Address, path: str, method: str = "GET", host: str = "localhost", token: str | None = None
+) -> tuple[int, str, bytes]:
     """Status, content type and body, over a new connection."""
+    credentials = f"Authorization: Bearer {token}\r\n" if token is not None else ""
     reader, writer = await asyncio.open_connection(address.host, address.port)
-    writer.write(f"{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
+    writer.write(f"{method} {path} HTTP/1.1\r\nHost: {host}\r\n{credentials}Connection: close\r\n\r\n".encode())
     head, _, body = (await reader.read()).partition(b"\r\n\r\n")
     writer.close()
     status, *headers = head.decode().split("\r\n")
@@ -54,11 +59,11 @@ async def get(address: Address, path: str, method: str = "GET") -> tuple[int, st
     return int(status.split()[1]), types[0], body
 
 
-def while_served(test: Callable[[Address, State, Metrics], Awaitable[None]]) -> None:
+def while_served(test: Callable[[Address, State, Metrics], Awaitable[None]], access: AdminAccess | None = None) -> None:
     async def run() -> None:
         address, state, metrics = free_address(), State(), Metrics()
         async with anyio.create_task_group() as tasks:
-            await tasks.start(serve_admin, bind_admin(address), state, metrics)
+            await tasks.start(partial(serve_admin, access=access), bind_admin(address), state, metrics)
             await test(address, state, metrics)
             tasks.cancel_scope.cancel()
         with pytest.raises(ConnectionRefusedError):
@@ -116,7 +121,7 @@ def test_signals_stay_with_the_process() -> None:
 def test_open_connections_do_not_delay_the_end() -> None:
     async def test(address: Address, state: State, metrics: Metrics) -> None:
         reader, writer = await asyncio.open_connection(address.host, address.port)
-        writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+        writer.write(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
         await reader.readuntil(b"ok\n")  # kept alive, and left open
 
     while_served(test)
@@ -138,7 +143,7 @@ def test_draining_is_asked_for(method: str) -> None:
 def test_a_page_in_a_browser_changes_nothing(method: str, path: str) -> None:
     async def test(address: Address, state: State, metrics: Metrics) -> None:
         reader, writer = await asyncio.open_connection(address.host, address.port)
-        head = f"{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+        head = f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
         request = f"{head}Origin: https://evil.example\r\n\r\n"
         writer.write(request.encode())
         assert (await reader.readline()).split()[1] == b"403"
@@ -147,24 +152,56 @@ def test_a_page_in_a_browser_changes_nothing(method: str, path: str) -> None:
     while_served(test)
 
 
+NAMED = AdminAccess(hosts=frozenset({"mesh.example"}))
+WITH_TOKEN = AdminAccess("a-token-of-the-mesh")
+
+
 @pytest.mark.parametrize(
-    ("host", "path", "status"),
+    ("access", "host", "path", "status"),
     [
-        ("127.0.0.1:9644", "/records", 404),
-        ("[::1]:9644", "/records", 404),
-        ("localhost", "/records", 404),
-        ("rebound.example:9644", "/records", 403),
-        ("rebound.example:9644", "/healthz", 200),
+        (AdminAccess(), "127.0.0.1:9644", "/status", 200),
+        (AdminAccess(), "[::1]:9644", "/status", 200),
+        (AdminAccess(), "[::1]", "/metrics", 200),
+        (AdminAccess(), "LocalHost", "/status", 200),
+        (AdminAccess(), "rebound.example:9644", "/status", 403),
+        (AdminAccess(), "localhost.rebound.example", "/status", 403),
+        (AdminAccess(), "127.0.0.1.rebound.example", "/", 403),
+        (AdminAccess(), "rebound.example:9644", "/healthz", 200),
+        (AdminAccess(), "rebound.example:9644", "/readyz", 200),
+        (NAMED, "Mesh.Example.:9644", "/status", 200),
+        (NAMED, "rebound.example:9644", "/status", 403),
+        (WITH_TOKEN, "rebound.example:9644", "/status", 401),
+        (WITH_TOKEN, "rebound.example:9644", "/", 200),
     ],
 )
-def test_records_are_not_shown_to_a_page_whose_name_leads_here(host: str, path: str, status: int) -> None:
+def test_a_page_whose_name_leads_here_reads_nothing(access: AdminAccess, host: str, path: str, status: int) -> None:
     async def test(address: Address, state: State, metrics: Metrics) -> None:
-        async with await anyio.connect_tcp(address.host, address.port) as stream:
-            await stream.send(f"GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
-            answer = await stream.receive()
-        assert answer.split()[1] == str(status).encode()
+        assert (await get(address, path, host=host))[0] == status
 
-    while_served(test)
+    while_served(test, access)
+
+
+@pytest.mark.parametrize(
+    ("access", "host", "token", "is_shown"),
+    [
+        (AdminAccess(), "localhost", None, True),
+        (AdminAccess(), "rebound.example", None, False),
+        (WITH_TOKEN, "localhost", None, False),
+        (WITH_TOKEN, "localhost", "another-token", False),
+        (WITH_TOKEN, "mesh.example", "a-token-of-the-mesh", True),
+        (AdminAccess("a-token-of-the-mesh", is_loopback=True), "localhost", None, True),
+    ],
+)
+def test_readiness_has_reasons_for_operators_only(
+    access: AdminAccess, host: str, token: str | None, is_shown: bool
+) -> None:
+    async def test(address: Address, state: State, metrics: Metrics) -> None:
+        state.missing, state.wrong = ["not listening yet"], [{"cluster": "us"}]
+        status, _, body = await get(address, "/readyz", host=host, token=token)
+        details = {"problems": state.missing, "degraded": state.wrong} if is_shown else {}
+        assert (status, json.loads(body)) == (503, {"ready": False, **details})
+
+    while_served(test, access)
 
 
 def test_draining_is_not_asked_for_by_other_methods() -> None:

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from starlette.applications import Starlette
 
-from mesh.admin.http import AdminAccess, TokenGuard
+from mesh.admin.access import AccessGuard, AdminAccess
 from mesh.admin.lease_bodies import CreateBody
 from mesh.admin.leases import LARGEST_BODY, OPERATIONS, LeaseApi
 from mesh.pool.common.group_rules import GroupRules
@@ -31,7 +31,7 @@ class Admin:
     def __init__(self, bench: Bench, token: str | None = None) -> None:
         self.bench = bench
         routes = LeaseApi(lambda: [bench.server], ADDRESSES, lambda: True).routes()
-        self.app = TokenGuard(Starlette(routes=routes), AdminAccess(token=token))
+        self.app = AccessGuard(Starlette(routes=routes), AdminAccess(token=token))
 
     async def call(
         self, method: str, path: str, body: object = None, raw: bytes | None = None, token: str = ""
@@ -273,7 +273,7 @@ def test_the_token_of_the_admin_address_is_needed() -> None:
 def test_a_caller_without_a_token_leases_nothing() -> None:
     async def test(admin: Admin) -> None:
         closed = LeaseApi(lambda: [admin.bench.server], ADDRESSES, lambda: True, may_change=False)
-        admin.app = TokenGuard(Starlette(routes=closed.routes()), AdminAccess())
+        admin.app = AccessGuard(Starlette(routes=closed.routes()), AdminAccess())
         for operation in OPERATIONS:
             status, answer = await admin.call(operation.method, operation.path.replace("{lease}", "x"), WHO)
             assert (status, answer["error"]) == (403, "no_token_set")
@@ -296,7 +296,7 @@ def test_nothing_is_unknown_before_the_mesh_has_started() -> None:
     async def test(admin: Admin) -> None:
         pools = [admin.bench.server]
         starting = LeaseApi(lambda: pools, ADDRESSES, lambda: False)
-        admin.app = TokenGuard(Starlette(routes=starting.routes()), AdminAccess())
+        admin.app = AccessGuard(Starlette(routes=starting.routes()), AdminAccess())
         status, answer = await admin.call("POST", "/leases", WHO | {"topics": ["customers"]})
         assert (status, answer["error"]) == (503, "unavailable")
         pools.clear()

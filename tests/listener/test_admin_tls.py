@@ -12,7 +12,8 @@ import anyio
 import pytest
 from structlog.testing import capture_logs
 
-from mesh.admin.http import AdminAccess, bind_admin, serve_admin
+from mesh.admin.access import AdminAccess
+from mesh.admin.http import bind_admin, serve_admin
 from mesh.config.mistakes import ConfigurationError
 from mesh.config.security.model import TlsConfig
 from mesh.listener.admin_tls import AdminTls, admin_certificate
@@ -38,7 +39,7 @@ def shown_certificate(port: int, authority: Authority, name: str | None, version
         socket.create_connection(("127.0.0.1", port), 10) as raw,
         context.wrap_socket(raw, server_hostname=name) as connection,
     ):
-        connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
         assert connection.recv(1_000).startswith(b"HTTP/1.1 200")
         found = connection.getpeercert(binary_form=True)
     assert found is not None

@@ -1,0 +1,203 @@
+"""The connections of an admin address, within bounds of number and time.
+
+Uvicorn speaks HTTP. It has no limit for the time that a request takes to arrive, and none for the number of
+connections. Without limits, clients that send nothing take the open files of the process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import count
+from typing import Any, Final
+
+import anyio
+import anyio.abc
+import uvicorn
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from mesh.admin.access import PROBES, AdminAccess
+from mesh.telemetry.logs import get_logger
+
+MOST_CONNECTIONS: Final = 100
+"""The most connections of an admin address. A further one takes the place of the one that has waited longest for a
+request; if all have requests, it is closed."""
+MOST_HANDSHAKES: Final = 50
+"""The most TLS handshakes at the same time. A further one takes the place of the oldest."""
+MOST_REQUESTS: Final = 64
+"""The most requests that are answered at the same time. Above it only health is answered, and the rest gets 503."""
+REQUEST_TIMEOUT: Final = 15.0
+"""Seconds within which a request has to arrive whole, after the connection was made or the last one was answered."""
+WRITE_TIMEOUT: Final = 60.0
+"""Seconds that a client may take to read what it has asked for."""
+HANDSHAKE_TIMEOUT: Final = 10.0
+"""Seconds for a TLS handshake."""
+OUT_OF_FILES_DELAY: Final = 0.2
+"""Seconds until the next accept, when the process is out of file descriptors."""
+
+_WAITS: Final = count()
+log = get_logger(__name__)
+
+
+class BusyGuard:
+    """Answers 503 instead of `app` to requests beyond `MOST_REQUESTS`, except to those for health."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self._requests = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if self._requests >= MOST_REQUESTS and scope.get("path") not in PROBES:
+            problem = f"{self._requests} other requests are being answered"
+            await JSONResponse({"problem": problem}, 503, {"retry-after": "1"})(scope, receive, send)
+            return
+        self._requests += 1
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            self._requests -= 1
+
+
+class AdminProtocol(H11Protocol):
+    """An HTTP connection with limits of time."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.waits_since = 0
+        """Grows with each connection that begins to wait for a request."""
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def waits(self) -> bool:
+        """True if it waits for a request, or for the rest of one."""
+        return self.cycle is None or self.cycle.response_complete or self.cycle.more_body
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._look()
+        if len(self.connections) > MOST_CONNECTIONS:
+            others = (each for each in self.connections if isinstance(each, AdminProtocol) and each.waits)
+            min((each for each in others if each is not self), key=lambda each: each.waits_since, default=self).abort()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._look()
+
+    def on_response_complete(self) -> None:
+        if not self.flow.write_paused:
+            self._stop_timer()
+        super().on_response_complete()
+        self._look()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._start_timer(WRITE_TIMEOUT, self.abort)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._stop_timer()
+        self._look()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_timer()
+        super().connection_lost(exc)
+
+    def abort(self) -> None:
+        self.transport.abort()
+
+    def _look(self) -> None:
+        if self.flow.write_paused:  # the time to read the answer runs
+            return
+        if not self.waits:
+            self._stop_timer()
+        elif self._timer is None:
+            self.waits_since = next(_WAITS)
+            self._start_timer(REQUEST_TIMEOUT, self._expire)
+
+    def _expire(self) -> None:
+        if self.transport.get_write_buffer_size():
+            self._start_timer(WRITE_TIMEOUT, self.abort)
+        else:
+            self.abort()
+
+    def _start_timer(self, seconds: float, expired: Callable[[], None]) -> None:
+        self._stop_timer()
+        self._timer = self.loop.call_later(seconds, expired)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+class AdminServer(uvicorn.Server):
+    """Serves an application at a listening socket, within the bounds of this module."""
+
+    def __init__(self, app: ASGIApp, access: AdminAccess) -> None:
+        config = uvicorn.Config(
+            BusyGuard(app),
+            lifespan="off",
+            ws="none",
+            http=AdminProtocol,
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=1,
+        )
+        super().__init__(config)
+        self._access = access
+        self._handshakes: dict[anyio.CancelScope, None] = {}
+
+    async def run_at(
+        self, listening: socket.socket, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED
+    ) -> None:
+        """Serves until cancelled, and closes the socket. `task_status` is started when connections are accepted."""
+        with listening:
+            listening.setblocking(False)
+            try:
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(self._accept, listening, tasks)
+                    task_status.started()
+                    await self.serve([])
+            finally:
+                if self.started:
+                    with anyio.CancelScope(shield=True):
+                        await self.shutdown([listening])
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        # The application ends the whole process on a signal; this server must not handle it.
+        yield
+
+    async def _accept(self, listening: socket.socket, tasks: anyio.abc.TaskGroup) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                accepted, _ = await loop.sock_accept(listening)
+            except OSError as error:
+                log.error("accepting connections failed", address="admin", reason=str(error))
+                await anyio.sleep(OUT_OF_FILES_DELAY)
+                continue
+            tasks.start_soon(self._connect, accepted)
+
+    async def _connect(self, accepted: socket.socket) -> None:
+        loop, tls = asyncio.get_running_loop(), self._access.tls
+        accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        timeout = None if tls is None else HANDSHAKE_TIMEOUT
+        with anyio.CancelScope() as scope:
+            self._handshakes[scope] = None
+            if len(self._handshakes) > MOST_HANDSHAKES:
+                next(iter(self._handshakes)).cancel()
+            try:
+                await loop.connect_accepted_socket(self._protocol, accepted, ssl=tls, ssl_handshake_timeout=timeout)
+            except Exception as problem:  # noqa: BLE001 - whatever a client sends must not end the address
+                log.debug("connection to the admin address failed", reason=repr(problem))
+            finally:
+                del self._handshakes[scope]
+
+    def _protocol(self) -> AdminProtocol:
+        return AdminProtocol(self.config, self.server_state, self.lifespan.state)
