@@ -19,15 +19,22 @@ def describe() -> dict[str, str]:
     """What a reader must know to compare figures."""
     model = re.search(r"^model name\s*: (.*)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
     memory = re.search(r"^MemTotal:\s*(\d+) kB$", Path("/proc/meminfo").read_text(), re.MULTILINE)
-    java = subprocess.run(["java", "-version"], capture_output=True, text=True).stderr.splitlines()
     return {
         "processor": f"{len(os.sched_getaffinity(0))} x {model[1] if model else platform.processor()}",
         "memory": f"{int(memory[1]) >> 20} GiB" if memory else "unknown",
         "system": f"{platform.system()} {platform.release()}",
         "python": platform.python_version(),
-        "java": java[0] if java else "none",
+        "java": _java(),
         "date": time.strftime("%Y-%m-%d %H:%M", time.gmtime()) + " UTC",
     }
+
+
+def _java() -> str:
+    try:
+        told = subprocess.run(["java", "-version"], capture_output=True, text=True).stderr.splitlines()
+    except FileNotFoundError:
+        told = []
+    return told[0] if told else "none"
 
 
 def cpu_seconds(pid: int) -> float:
