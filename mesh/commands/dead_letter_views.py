@@ -20,6 +20,7 @@ from mesh.commands.dead_letter_store import (
     LettersUnavailable,
     dead_letter_topics,
 )
+from mesh.commands.shared import plain, printable
 from mesh.config import Config
 
 COLUMNS = ("letter", "from", "group", "deliveries", "member", "reason", "given up")
@@ -37,7 +38,7 @@ def list_letters(config: Config, wanted: LetterFilter, as_json: bool) -> None:
         about = letter.about
         came_from = f"{about.get('topic', '?')}-{about.get('partition', '?')}@{about.get('offset', '?')}"
         seen = [about.get(name, "?") for name in ("group", "deliveries", "member", "reason")]
-        table.add_row(letter.name, came_from, *seen, _time(about.get("time", "")))
+        table.add_row(*map(plain, (letter.name, came_from, *seen, _time(about.get("time", "")))))
     Console().print(table)
 
 
@@ -48,12 +49,12 @@ def show_letter(config: Config, name: str) -> None:
         raise LettersUnavailable(f"no dead letter {name}, or it was redriven already")
     console = Console()
     for key, value in letter.about.items():
-        console.print(f"{key}: {value}", markup=False, highlight=False)
-    console.print(f"timestamp: {_time(str(letter.timestamp))}", markup=False, highlight=False)
+        console.print(printable(f"{key}: {value}"), markup=False, highlight=False)
+    console.print(printable(f"timestamp: {_time(str(letter.timestamp))}"), markup=False, highlight=False)
     for header, content in letter.headers:
-        console.print(f"header {header}: {content!r}", markup=False, highlight=False)
-    console.print(f"key: {letter.key!r}", markup=False, highlight=False)
-    console.print(f"value: {letter.value!r}", markup=False, highlight=False)
+        console.print(printable(f"header {header}: {content!r}"), markup=False, highlight=False)
+    console.print(printable(f"key: {letter.key!r}"), markup=False, highlight=False)
+    console.print(printable(f"value: {letter.value!r}"), markup=False, highlight=False)
 
 
 def redrive_letters(config: Config, wanted: LetterFilter, dry_run: bool) -> None:

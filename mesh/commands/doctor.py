@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from mesh.commands.shared import File, configuration_of
+from mesh.commands.shared import File, configuration_of, plain
 
 
 def doctor(
@@ -22,7 +22,6 @@ def doctor(
     from dataclasses import asdict
 
     from rich.console import Console
-    from rich.markup import escape
 
     from mesh.commands.findings import Level, examine, several
     from mesh.telemetry.logs import configure_logs
@@ -36,10 +35,9 @@ def doctor(
         found.append(finding)
         if as_json:
             continue
-        level = f"[{colours[finding.level]}]{finding.level.value}[/]"
-        console.print(f"{level} {escape(finding.about)}: {escape(finding.found)}")
+        console.print(f"[{colours[finding.level]}]{finding.level.value}[/]", plain(f"{finding.about}: {finding.found}"))
         if finding.remedy:
-            console.print(f"  {escape(finding.remedy)}")
+            console.print(plain(f"  {finding.remedy}"))
     problems = sum(each.level is Level.PROBLEM for each in found)
     if as_json:
         typer.echo(json.dumps([{**asdict(each), "level": each.level.value} for each in found], indent=2))

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
 
 from mesh.commands.record_actions import DryRun, VirtualCluster, refuse_usage
-from mesh.commands.shared import AdminToken, AdminUrl, MeshFile, Trust, exit_with_problem, find_admin_address
+from mesh.commands.shared import (
+    AdminToken,
+    AdminUrl,
+    MeshFile,
+    Trust,
+    echo,
+    echo_answer,
+    exit_with_problem,
+    find_admin_address,
+)
 
 WRONG_ARGUMENT = 400
 """The HTTP status for a mistake of the user."""
@@ -42,7 +50,7 @@ def start(
     asked |= {"replication_factor": replication_factor, "back": "true" if back else None}
     asked["dry_run"] = "true" if dry_run else "false"
     found = _asked(find_admin_address(file, url, token), trust, asked, "POST")
-    typer.echo(json.dumps(found, indent=2, ensure_ascii=False) if as_json else format_started(found))
+    echo_answer(found, as_json, format_started)
 
 
 @move.command("list", help="Show topics that are or were moved, and their progress.")
@@ -57,7 +65,7 @@ def list_moves(
     from mesh.commands.moves import format_list
 
     found = _asked(find_admin_address(file, url, token), trust, {"virtual_cluster": virtual_cluster})
-    typer.echo(json.dumps(found, indent=2, ensure_ascii=False) if as_json else format_list(found))
+    echo_answer(found, as_json, format_list)
 
 
 @move.command(help="Leave a topic at its cluster. The copy of a first move is deleted.")
@@ -72,7 +80,7 @@ def cancel(
     from mesh.commands.moves import format_cancelled
 
     asked = {"topic": topic, "virtual_cluster": virtual_cluster}
-    typer.echo(format_cancelled(_asked(find_admin_address(file, url, token), trust, asked, "DELETE")))
+    echo(format_cancelled(_asked(find_admin_address(file, url, token), trust, asked, "DELETE")))
 
 
 def _asked(

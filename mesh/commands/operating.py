@@ -12,6 +12,9 @@ from mesh.commands.shared import (
     AdminUrl,
     MeshFile,
     Trust,
+    echo,
+    echo_answer,
+    echo_json,
     exit_with_mistakes,
     exit_with_problem,
     find_admin_address,
@@ -34,7 +37,6 @@ def status(
     ] = None,
 ) -> None:
     """Show the pools and relays of a running mesh: members, what each holds, and why a member gets nothing."""
-    import json
 
     from rich.console import Console
 
@@ -44,13 +46,13 @@ def status(
     try:
         if streams and group is not None:
             topology = fetch_topology(*find_admin_address(file, url, token), trust, group, virtual_cluster, cluster)
-            typer.echo(json.dumps(topology, indent=2, ensure_ascii=False) if as_json else topology["text"])
+            echo_answer(topology, as_json, lambda each: str(each["text"]))
             return
         found = fetch(*find_admin_address(file, url, token), trust)
     except StatusUnavailable as problem:
         exit_with_problem(problem)
     if as_json:
-        typer.echo(json.dumps(found, indent=2, ensure_ascii=False))
+        echo_json(found)
     else:
         (show_streams if streams else show)(found, Console(width=None if sys.stdout.isatty() else 200))
 
@@ -84,7 +86,7 @@ def drain(
             grace=grace,
             cancel=cancel,
             timeout=timeout,
-            report=typer.echo,
+            report=echo,
         )
     except (StatusUnavailable, NotDrained) as problem:
         exit_with_problem(problem)
@@ -103,7 +105,7 @@ def reload(
     from mesh.commands.status import StatusUnavailable
 
     try:
-        reload_mesh(*find_admin_address(file, url, token), trust, timeout, typer.echo)
+        reload_mesh(*find_admin_address(file, url, token), trust, timeout, echo)
     except NotReloaded as refused:
         exit_with_mistakes(refused.file, refused.problems)
     except StatusUnavailable as problem:

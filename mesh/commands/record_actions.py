@@ -15,6 +15,8 @@ from mesh.commands.shared import (
     AdminUrl,
     MeshFile,
     Trust,
+    echo,
+    echo_answer,
     exit_with_problem,
     find_admin_address,
 )
@@ -40,7 +42,6 @@ def look(
     trust: Trust = None,
 ) -> None:
     """Show an unsettled record of a pool: its member, and its content."""
-    import json
 
     from mesh.commands.records import format_record, request
     from mesh.commands.status import StatusUnavailable
@@ -54,7 +55,7 @@ def look(
         found = request(*find_admin_address(file, url, token), trust, asked)
     except StatusUnavailable as problem:
         exit_with_problem(problem)
-    typer.echo(json.dumps(found, indent=2, ensure_ascii=False) if as_json else format_record(found, form))
+    echo_answer(found, as_json, lambda each: format_record(each, form))
 
 
 def _command(action: str, meaning: str) -> Callable[..., None]:
@@ -98,7 +99,7 @@ def _act(
         found = request(*address, trust, asked, "POST")
     except StatusUnavailable as problem:
         exit_with_problem(problem)
-    typer.echo(format_outcome(found))
+    echo(format_outcome(found))
 
 
 def place_of(named: str, may_be_many: bool = False) -> dict[str, object]:
@@ -110,5 +111,5 @@ def place_of(named: str, may_be_many: bool = False) -> dict[str, object]:
 
 
 def refuse_usage(message: str) -> NoReturn:
-    typer.echo(f"kafka-mesh: {message}", err=True)
+    echo(f"kafka-mesh: {message}", err=True)
     raise typer.Exit(WRONG_USAGE)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Annotated, Any, Final
 
@@ -10,7 +9,16 @@ import typer
 from typer.core import TyperGroup
 
 from mesh.commands.record_actions import DryRun, Group, VirtualCluster, place_of, refuse_usage
-from mesh.commands.shared import AdminToken, AdminUrl, MeshFile, Trust, exit_with_problem, find_admin_address
+from mesh.commands.shared import (
+    AdminToken,
+    AdminUrl,
+    MeshFile,
+    Trust,
+    echo,
+    echo_answer,
+    exit_with_problem,
+    find_admin_address,
+)
 
 WRONG_ARGUMENT: Final = 400
 """The HTTP status for a mistake of the user."""
@@ -68,7 +76,7 @@ def start(
     if partition is not None:
         asked |= place_of(partition, may_be_many=True)
     found = _asked(find_admin_address(file, url, token), trust, asked, "POST")
-    typer.echo(json.dumps(found, indent=2, ensure_ascii=False) if as_json else format_started(found))
+    echo_answer(found, as_json, format_started)
 
 
 @replay.command("list", help="List the unfinished replays of this process.")
@@ -84,7 +92,7 @@ def list_replays(
     from mesh.commands.replays import format_list
 
     found = _asked(find_admin_address(file, url, token), trust, {"group": group, "virtual_cluster": virtual_cluster})
-    typer.echo(json.dumps(found, indent=2, ensure_ascii=False) if as_json else format_list(found))
+    echo_answer(found, as_json, format_list)
 
 
 @replay.command(help="Show the progress of a replay, by partition.")
@@ -103,7 +111,7 @@ def status(
     if not shown:
         exit_with_problem(LookupError(f"--replay: {id!r}: no unfinished replay of this process has this id"))
     for each in shown:
-        typer.echo(json.dumps(each, indent=2, ensure_ascii=False) if as_json else format_details(each))
+        echo_answer(each, as_json, format_details)
 
 
 @replay.command(help="Stop a replay. Members may still acknowledge the records that they have.")
@@ -119,7 +127,7 @@ def cancel(
     from mesh.commands.replays import format_cancelled
 
     asked = {"group": group, "virtual_cluster": virtual_cluster, "replay": id}
-    typer.echo(format_cancelled(_asked(find_admin_address(file, url, token), trust, asked, "DELETE")))
+    echo(format_cancelled(_asked(find_admin_address(file, url, token), trust, asked, "DELETE")))
 
 
 def _asked(

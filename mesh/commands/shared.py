@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn, TypeVar
 
 import typer
 
 if TYPE_CHECKING:
+    from rich.text import Text
+
     from mesh.config import Config
 
+_Answer = TypeVar("_Answer")
 WRONG_USAGE = 2
 """The exit code for mistakes of the user, in options or in the configuration."""
 
@@ -28,9 +32,45 @@ AdminToken = Annotated[
 Trust = Annotated[Path | None, typer.Option("--trust", help="Certificates (PEM) to trust beside the system's.")]
 
 
+def printable(text: str) -> str:
+    """Returns a text with its control characters escaped, except line ends and tabs. Clients choose names, and what is
+    in records: these must not control the terminal of an operator."""
+    return "".join(each if each.isprintable() or each in "\n\t" else _escaped(each) for each in text)
+
+
+def plain(text: str) -> Text:
+    """Returns a text that has one line and no markup for rich."""
+    from rich.text import Text
+
+    return Text("".join(each if each.isprintable() else _escaped(each) for each in text))
+
+
+def echo(text: str, *, err: bool = False) -> None:
+    """Prints a text that may have names of clients."""
+    typer.echo(printable(text), err=err)
+
+
+def echo_json(found: object) -> None:
+    """Prints a value as JSON. Control characters are escaped as JSON does it."""
+    text = json.dumps(found, indent=2, ensure_ascii=False)
+    typer.echo("".join(each if each.isprintable() or each == "\n" else json.dumps(each)[1:-1] for each in text))
+
+
+def echo_answer(found: _Answer, as_json: bool, form: Callable[[_Answer], str]) -> None:
+    """Prints an answer of the mesh as JSON, or as a text."""
+    if as_json:
+        echo_json(found)
+    else:
+        echo(form(found))
+
+
+def _escaped(character: str) -> str:
+    return character.encode("unicode_escape").decode()
+
+
 def exit_with_problem(problem: Exception) -> NoReturn:
     """Prints a problem and ends with exit code 1."""
-    typer.echo(f"kafka-mesh: {problem}", err=True)
+    echo(f"kafka-mesh: {problem}", err=True)
     raise typer.Exit(1) from None
 
 
@@ -73,5 +113,5 @@ def exit_with_mistakes(file: Path | str, mistakes: Sequence[object]) -> NoReturn
     count = "a mistake" if len(mistakes) == 1 else f"{len(mistakes)} mistakes"
     typer.echo(f"kafka-mesh: {count} in {file} (key: value: what is allowed)", err=True)
     for mistake in mistakes:
-        typer.echo(f"  {mistake}", err=True)
+        echo(f"  {mistake}", err=True)
     raise typer.Exit(WRONG_USAGE)

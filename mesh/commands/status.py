@@ -13,6 +13,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from mesh.commands.shared import plain, printable
+
 TIMEOUT = 5.0
 
 
@@ -90,24 +92,28 @@ def show(status: Mapping[str, Any], console: Console) -> None:
             console.print(_nodes(relay["nodes"], title))
             continue
         if "router" in cluster:
-            console.print(f"{cluster['name']}: {cluster['connections']} connections", markup=False)
+            console.print(printable(f"{cluster['name']}: {cluster['connections']} connections"), markup=False)
             for leaf in cluster["router"]["leaves"]:
                 console.print(_nodes(leaf["nodes"], f"{cluster['name']} / {leaf['path']}: cluster {leaf['cluster']}"))
             for move in cluster["router"].get("moves", ()):
-                console.print(move_line({"virtual_cluster": cluster["name"], **move}), markup=False)
+                console.print(printable(move_line({"virtual_cluster": cluster["name"], **move})), markup=False)
             for route in cluster["router"].get("routes", ()):
-                console.print(f"{cluster['name']} / {route['route']}: {route['connections']} connections", markup=False)
+                console.print(
+                    printable(f"{cluster['name']} / {route['route']}: {route['connections']} connections"), markup=False
+                )
         if "pools" not in cluster:
             continue
         if not cluster["pools"]:
-            console.print(f"{cluster['name']}: no group has members here", markup=False)
+            console.print(printable(f"{cluster['name']}: no group has members here"), markup=False)
         for pool in cluster["pools"]:
             title = f"{cluster['name']} / {pool['group']}: {pool['state']}, lag {pool['lag']}"
             console.print(_members(pool, title))
             console.print(_partitions(pool))
             for replay in pool.get("replays", ()):
                 done = f"{replay['offsets'] - replay['left']} of {replay['offsets']}"
-                console.print(f"replay {replay['replay']}: {replay['state']}, {done} offsets done", markup=False)
+                console.print(
+                    printable(f"replay {replay['replay']}: {replay['state']}, {done} offsets done"), markup=False
+                )
 
 
 def move_line(move: Mapping[str, Any]) -> str:
@@ -154,14 +160,14 @@ def _members(pool: Mapping[str, Any], title: str) -> Table:
         table.add_row(
             plain(member["id"]),
             plain(member["client_id"]),
-            member["client_host"],
+            plain(member["client_host"]),
             str(member["connections"]),
             member["protocol"],
             member["acknowledge"],
             f"{member['records']} in {member['spans']}",
             "-" if member["cap"] is None else str(member["cap"]),
             _seconds(member["oldest_held_seconds"]),
-            member["reason"] or "",
+            plain(member["reason"] or ""),
         )
     return table
 
@@ -172,8 +178,8 @@ def _partitions(pool: Mapping[str, Any]) -> Table:
     for each in pool["partitions"]:
         oldest = each["oldest_unacknowledged"] or {}
         table.add_row(
-            f"{each['topic']}-{each['partition']}",
-            f"{each['cluster']}/{each['upstream_topic']}-{each['upstream_partition']}",
+            plain(f"{each['topic']}-{each['partition']}"),
+            plain(f"{each['cluster']}/{each['upstream_topic']}-{each['upstream_partition']}"),
             each["standing"] if each["source"] == "up" else "source down",
             _number(each["committed"]),
             str(each["end"]),
@@ -187,7 +193,7 @@ def _partitions(pool: Mapping[str, Any]) -> Table:
 
 
 def _table(title: str, columns: tuple[str, ...]) -> Table:
-    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
+    table = Table(title=plain(title), title_justify="left", box=None, pad_edge=False)
     for column in columns:
         numeric = column in {"conns", "cap", "committed", "end", "lag", "backlog", "oldest", "age"} | {
             "node",
@@ -199,13 +205,6 @@ def _table(title: str, columns: tuple[str, ...]) -> Table:
         }
         table.add_column(column, justify="right" if numeric else "left", overflow="fold")
     return table
-
-
-def plain(text: str) -> str:
-    """Returns a name without control characters and markup. Clients choose their names: these must not control the
-    terminal, or count as markup."""
-    shown = text if text.isprintable() else text.encode("unicode_escape").decode()
-    return shown.replace("[", r"\[")
 
 
 def _number(value: int | None) -> str:

@@ -10,7 +10,8 @@ from urllib.parse import urlencode
 from rich.console import Console
 from rich.table import Table
 
-from mesh.commands.status import ask, plain
+from mesh.commands.shared import plain
+from mesh.commands.status import ask
 
 _UNCERTAIN = -2
 
@@ -21,7 +22,7 @@ def show_streams(status: Mapping[str, Any], console: Console) -> None:
         console.print("no virtual cluster has topology_descriptions")
     for cluster in served:
         streams = cluster["streams"]
-        table = Table(title=f"{cluster['name']}: kept by {streams['plugin']}", title_justify="left", box=None)
+        table = Table(title=plain(f"{cluster['name']}: kept by {streams['plugin']}"), title_justify="left", box=None)
         has_clusters = any("cluster" in each for each in streams["groups"])
         names = ("group", "cluster") if has_clusters else ("group",)
         for column in (*names, "stored epoch", "failed epoch"):

@@ -149,6 +149,17 @@ def test_names_of_clients_do_nothing_to_the_terminal() -> None:
     assert r"evil[red]\x1b[31m-1" in text.getvalue()
 
 
+@pytest.mark.parametrize("group", ["x[/y]", "a\x1b]0;owned\x07b", "[red]x", "\\[/y]"])
+def test_names_of_groups_do_nothing_to_the_terminal(group: str) -> None:
+    status = copy.deepcopy(STATUS)
+    status["virtual_clusters"][0]["pools"][0]["group"] = group
+    text = io.StringIO()
+    show(status, Console(file=text, width=250, force_terminal=True, no_color=True))
+    assert (
+        f"orders / {group.encode('unicode_escape').decode() if not group.isprintable() else group}: " in text.getvalue()
+    )
+
+
 def test_json_and_configuration_file(tmp_path: Path) -> None:
     with answering(json.dumps(STATUS).encode()) as url:
         file = tmp_path / "mesh.yaml"
