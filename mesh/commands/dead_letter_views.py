@@ -20,7 +20,7 @@ from mesh.commands.dead_letter_store import (
     LettersUnavailable,
     dead_letter_topics,
 )
-from mesh.commands.shared import plain, printable
+from mesh.commands.terminal import plain, printable
 from mesh.config import Config
 
 COLUMNS = ("letter", "from", "group", "deliveries", "member", "reason", "given up")

@@ -7,7 +7,11 @@ from typing import Annotated
 
 import typer
 
-from mesh.commands.shared import File, configuration_of, plain
+from mesh.commands.shared import (
+    File,
+    configuration_of,
+)
+from mesh.commands.terminal import plain
 
 
 def doctor(

@@ -12,13 +12,11 @@ from mesh.commands.shared import (
     AdminUrl,
     MeshFile,
     Trust,
-    echo,
-    echo_answer,
-    echo_json,
     exit_with_mistakes,
     exit_with_problem,
     find_admin_address,
 )
+from mesh.commands.terminal import echo, echo_answer, echo_json
 
 
 def status(

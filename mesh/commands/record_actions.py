@@ -15,11 +15,10 @@ from mesh.commands.shared import (
     AdminUrl,
     MeshFile,
     Trust,
-    echo,
-    echo_answer,
     exit_with_problem,
     find_admin_address,
 )
+from mesh.commands.terminal import echo, echo_answer
 
 Group = Annotated[str, typer.Option(help="The group of the pool.")]
 VirtualCluster = Annotated[str | None, typer.Option(help="The virtual cluster, if there are several.")]

@@ -14,11 +14,10 @@ from mesh.commands.shared import (
     AdminUrl,
     MeshFile,
     Trust,
-    echo,
-    echo_answer,
     exit_with_problem,
     find_admin_address,
 )
+from mesh.commands.terminal import echo, echo_answer
 
 WRONG_ARGUMENT: Final = 400
 """The HTTP status for a mistake of the user."""

@@ -13,7 +13,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from mesh.commands.shared import plain, printable
+from mesh.commands.terminal import plain, printable
 
 TIMEOUT = 5.0
 

@@ -10,8 +10,8 @@ from urllib.parse import urlencode
 from rich.console import Console
 from rich.table import Table
 
-from mesh.commands.shared import plain
 from mesh.commands.status import ask
+from mesh.commands.terminal import plain
 
 _UNCERTAIN = -2
 

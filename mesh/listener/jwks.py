@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from http.client import HTTPException
 from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
 
 import anyio
 
@@ -40,7 +41,8 @@ class JwksSource:
     returns the keys; every exception means that they cannot be fetched."""
 
     def __init__(self, url: str, tokens: Tokens, interval: float, fetch: Fetch | None = None) -> None:
-        self._url = url
+        self._issuer = urlsplit(url).netloc.rpartition("@")[2]
+        """The host and port of the URL, for the log. The rest may have secrets from the environment."""
         self._tokens = tokens
         self._interval = interval
         self._fetch = fetch or partial(fetch_in_thread, url, threading.Lock())
@@ -69,11 +71,11 @@ class JwksSource:
             except Exception as problem:  # noqa: BLE001 - whatever the issuer answers, the known keys stay
                 if not is_failing:
                     reason = _reason(problem)
-                    log.warning("token keys cannot be fetched", path=self._url, reason=reason)
+                    log.warning("token keys cannot be fetched", issuer=self._issuer, reason=reason)
                 is_failing = True
             else:
                 if is_failing:
-                    log.info("token keys fetched again", path=self._url)
+                    log.info("token keys fetched again", issuer=self._issuer)
                 is_failing = False
             await anyio.sleep(SHORTEST_INTERVAL)
             if self._tokens.keys is not None:

@@ -111,7 +111,7 @@ class ListenerSetup:
         )
         tokens = sasl.tokens = Tokens(rules, None)
         if config.shared_secret is not None:
-            tokens.keys = TokenKeys({}, (), config.shared_secret.encode())
+            tokens.keys = TokenKeys((), config.shared_secret.encode())
         elif config.jwks_url is not None:
             self.key_source = JwksSource(config.jwks_url, tokens, config.refresh)
             tokens.refresh = self.key_source.refresh_soon

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -20,7 +20,8 @@ import jwt
 from mesh.security.principals import user
 from mesh.security.sasl import Challenge, Failure, Step, Success
 
-ASYMMETRIC: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
+_OF_RSA: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512")
+ASYMMETRIC: Final = (*_OF_RSA, "ES256", "ES384", "ES512", "EdDSA")
 SYMMETRIC: Final = ("HS256", "HS384", "HS512")
 LONGEST: Final = 16 * 1024
 """The most bytes of a token."""
@@ -33,10 +34,9 @@ _ACKNOWLEDGED: Final = b"\x01"
 
 @dataclass(frozen=True, slots=True, repr=False)
 class TokenKeys:
-    """The keys with which tokens may be signed. by_id: the keys of a JWKS that have an id. all: all keys, for tokens
-    that name none. secret: a shared secret."""
+    """The keys with which tokens may be signed. all: the keys of a JWKS, a key for several algorithms once for each.
+    secret: a shared secret."""
 
-    by_id: Mapping[str, jwt.PyJWK]
     all: tuple[jwt.PyJWK, ...]
     secret: bytes | None = None
 
@@ -56,13 +56,23 @@ def keys_of_jwks(text: bytes | str) -> TokenKeys:
     """Returns the keys of a JSON web key set (RFC 7517), without those that cannot sign or are of an unknown kind.
     Raises ValueError if none is left, or if the text is not a key set."""
     try:
-        found = jwt.PyJWKSet.from_dict(json.loads(text)).keys
+        entries = [entry for each in json.loads(text)["keys"] for entry in _for_each_algorithm(each)]
+        found = jwt.PyJWKSet.from_dict({"keys": entries}).keys
     except Exception as error:
         raise ValueError("not a JSON web key set with a key that is usable") from error
     keys = tuple(key for key in found if key.algorithm_name in ASYMMETRIC and key.public_key_use in (None, "sig"))
     if not keys:
         raise ValueError(f"a JSON web key set without a key for one of {', '.join(ASYMMETRIC)}")
-    return TokenKeys({key.key_id: key for key in keys if isinstance(key.key_id, str)}, keys)
+    return TokenKeys(keys)
+
+
+def _for_each_algorithm(key: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yields a key for each algorithm that it may be used with: that of `alg`, which is optional (RFC 7517, 4.4). The
+    curve of other keys than RSA's names their algorithm."""
+    if key.get("kty") == "RSA" and key.get("alg") is None:
+        yield from (key | {"alg": algorithm} for algorithm in _OF_RSA)
+    else:
+        yield key
 
 
 def check_token(token: str, keys: TokenKeys, rules: TokenRules, now: float) -> Success | Failure:
@@ -101,10 +111,9 @@ def _key(header: Mapping[str, Any], keys: TokenKeys) -> tuple[Any, str] | Failur
         return keys.secret, str(algorithm)
     fitting = [key for key in keys.all if key.algorithm_name == algorithm]
     if isinstance(key_id, str):
-        named = keys.by_id.get(key_id)
-        if named is None and keys.all:
+        if keys.all and all(key.key_id != key_id for key in keys.all):
             return Failure("unknown_key", f"no key with the id {key_id[:100]!r}")
-        fitting = [named] if named in fitting else []
+        fitting = [key for key in fitting if key.key_id == key_id][-1:]
     if not fitting:
         return Failure("invalid_token", f"no key for the algorithm {str(algorithm)[:20]!r}")
     if len(fitting) > 1:

@@ -29,7 +29,7 @@ def jwk(key: Any, key_id: str | None, **more: str) -> dict[str, Any]:
 
 
 KEYS = keys_of_jwks(json.dumps({"keys": [jwk(RSA, "rsa"), jwk(EC, "ec")]}))
-SHARED = TokenKeys({}, (), SECRET)
+SHARED = TokenKeys((), SECRET)
 RULES = TokenRules(issuer="https://issuer", audiences=("kafka", "mesh"))
 
 
@@ -98,6 +98,18 @@ def test_rules_are_optional_and_the_claim_can_be_another() -> None:
 )
 def test_a_bad_token(text: str, expected: str) -> None:
     assert reason(check(text)) == expected
+
+
+@pytest.mark.parametrize("algorithm", ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512"])
+@pytest.mark.parametrize("key_id", ["bare", None])
+def test_a_key_that_names_no_algorithm_is_for_all_of_its_kind(algorithm: str, key_id: str | None) -> None:
+    bare = {name: each for name, each in jwk(RSA, "bare").items() if name != "alg"}
+    keys = keys_of_jwks(json.dumps({"keys": [bare, {**jwk(EC, "ec"), "alg": None}]}))
+    assert reason(check(token(RSA, algorithm, key_id), keys)) == "success"
+    assert reason(check(token(EC, "ES256", "ec"), keys)) == "success"
+    assert reason(check(token(OTHER_RSA, algorithm, key_id), keys)) == "invalid_token"
+    assert reason(check(token(EC, "ES256", "bare"), keys)) == "invalid_token"
+    assert reason(check(token(SECRET, "HS256", "bare"), keys)) == "invalid_token"
 
 
 def test_an_algorithm_is_taken_from_no_token() -> None:

@@ -7,7 +7,7 @@ from typing import Final
 
 import pytest
 
-from mesh.commands.shared import echo, echo_json
+from mesh.commands.terminal import echo, echo_json
 
 NAMES: Final = [
     "x[/y]",
