@@ -17,6 +17,7 @@ from confluent_kafka import KafkaException
 from starlette.routing import Route
 from structlog.contextvars import bind_contextvars
 
+from mesh import hangups
 from mesh.admin.access import AdminAccess
 from mesh.admin.http import bind_admin, serve_admin
 from mesh.admin.leases import LeaseApi
@@ -190,6 +191,8 @@ class Application:
 
     async def heed_signals(self, signals: AsyncIterator[signal.Signals], scope: anyio.CancelScope) -> None:
         """Handles signals until cancelled. scope: cancelled at the second order to stop."""
+        if hangups.take():
+            self._reconfiguring.ask_soon()
         async for number in signals:
             if number == signal.SIGHUP:
                 self._reconfiguring.ask_soon()

@@ -149,6 +149,8 @@ class Reconfiguring:
         of this process among several, from 1."""
         self.config = config.for_worker(worker)
         self.admin: AdminSetup | None = None
+        self._is_asked = False
+        """True after the first signal, which may come before changes are allowed."""
         self._file = file
         self._worker = worker
         self._memory = memory
@@ -175,6 +177,8 @@ class Reconfiguring:
     def begin(self, tasks: Tasks, readiness: Readiness) -> None:
         """Allows changes from now on, since clients are served. tasks: those of the process."""
         self._tasks, self._readiness = tasks, readiness
+        if self._is_asked:
+            self.ask_soon()
 
     async def end(self) -> None:
         """Ends changes when the process stops. A change in progress is cancelled where it is."""
@@ -186,10 +190,11 @@ class Reconfiguring:
     # Requests of operators
 
     def ask_soon(self) -> None:
-        """Starts a change after a signal. A signal during the start or the stop is ignored; a change waits for the one
-        before it."""
+        """Starts a change after a signal. A signal during the start waits for its end, and a change for the one before
+        it. A signal during the stop is ignored."""
         if self._tasks is not None:
             self._tasks.start(_RELOAD, self.change)
+        self._is_asked = True
 
     async def ask(self) -> tuple[int, dict[str, object]]:
         """Makes a change for a request, and answers when everything has changed. The change is completed even if the

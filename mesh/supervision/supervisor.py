@@ -14,6 +14,7 @@ import anyio
 import anyio.abc
 from anyio.to_thread import run_sync
 
+from mesh import hangups
 from mesh.admin.access import AdminAccess
 from mesh.admin.http import bind_admin, serve_http
 from mesh.app.targets import addresses_of
@@ -98,6 +99,8 @@ class Supervisor:
     async def heed_signals(self) -> None:
         async with anyio.create_task_group() as reloads:
             with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
+                if hangups.take():
+                    reloads.start_soon(self.reload)
                 async for number in signals:
                     if number == signal.SIGHUP:
                         reloads.start_soon(self.reload)

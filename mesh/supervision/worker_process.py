@@ -154,7 +154,7 @@ class WorkerProcess:
     async def _run_process(self) -> int:
         # Ctrl-C in a terminal is for the supervisor alone, which stops the workers in order.
         self._process = process = await anyio.open_process(
-            [sys.executable, "-m", "mesh.cli", "run", "--worker", str(self._file)],
+            [sys.executable, "-m", "mesh", "run", "--worker", str(self._file)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=None,
