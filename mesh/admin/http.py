@@ -21,6 +21,7 @@ from mesh.admin.page import page
 from mesh.config.mistakes import ConfigurationError, Mistake
 from mesh.config.values import Address
 from mesh.telemetry.metrics import Metrics
+from mesh.telemetry.slices import in_slices
 
 INDEX = """kafka-mesh
 /         a page for people
@@ -64,7 +65,8 @@ def admin_app(state: AdminState, metrics: Metrics, more: Sequence[Route] = ()) -
         return page() if "text/html" in request.headers.get("accept", "") else PlainTextResponse(INDEX)
 
     async def expose(_request: Request) -> Response:
-        return Response(metrics.exposition(), headers={"content-type": CONTENT_TYPE_LATEST})
+        text = b"".join(await in_slices(metrics.exposition()))
+        return Response(text, headers={"content-type": CONTENT_TYPE_LATEST})
 
     async def healthz(_request: Request) -> Response:
         return PlainTextResponse("ok\n")

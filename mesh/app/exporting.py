@@ -38,7 +38,7 @@ class Exporting:
         from mesh.telemetry.otlp.metrics import keep_sending
 
         assert self._configured is not None and self._configured.metrics is not None
-        await keep_sending(metrics.registry, self._collector(), self._configured.metrics.interval)
+        await keep_sending(metrics.families, self._collector(), self._configured.metrics.interval)
 
     async def close(self) -> None:
         """Waits a few seconds until the last spans are sent."""

@@ -4,12 +4,15 @@ are made at a scrape. All of it lives on the event loop's thread, so there are n
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from itertools import accumulate
 from typing import Final, Generic, TypeVar
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.metrics_core import CounterMetricFamily, HistogramMetricFamily, Metric
+
+PART: Final = 200
+"""The most series that are collected or written at a time."""
 
 
 class FastCounterSeries:
@@ -64,11 +67,14 @@ class _Family(Generic[Series]):
     def describe(self) -> Iterable[Metric]:
         return [self._metric()]
 
-    def collect(self) -> Iterable[Metric]:
-        metric = self._metric()
-        for values, series in self._series.items():
-            self._add(metric, values, series)
-        return [metric]
+    def collect(self) -> Iterator[Metric]:
+        """Yields the series in several metrics of one name, each of which takes little time."""
+        series = tuple(self._series.items())
+        for start in range(0, max(len(series), 1), PART):
+            metric = self._metric()
+            for values, each in series[start : start + PART]:
+                self._add(metric, values, each)
+            yield metric
 
     def _metric(self) -> Metric:
         raise NotImplementedError

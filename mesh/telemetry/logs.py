@@ -41,6 +41,7 @@ VOCABULARY: Final[Mapping[str, str]] = {
     "holder": "the holder of a lease, by its own name",
     "in_flight": "records that were sent and not committed",
     "interceptor": "an interceptor, as the configuration names it",
+    "issuer": "host and port of an issuer of tokens",
     "left": "offsets of a replay that are not acknowledged again yet",
     "lease": "the name of a range lease",
     "limit": "characters of commit metadata",

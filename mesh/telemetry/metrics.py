@@ -6,7 +6,7 @@ counted as "other". All of it lives on the event loop's thread.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics, generate_latest
@@ -14,7 +14,7 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from prometheus_client.process_collector import ProcessCollector
 
 from mesh.records.batch import RecordBatch
-from mesh.telemetry.fast_counters import FastCounter, FastCounterSeries, FastHistogram, FastHistogramSeries
+from mesh.telemetry.fast_counters import PART, FastCounter, FastCounterSeries, FastHistogram, FastHistogramSeries
 from mesh.telemetry.labels import OTHER, BoundedLabels, Scope
 from mesh.telemetry.metric_definitions import FAMILIES, Collect, MetricDefinition, MetricSample
 from mesh.wire.errors import ErrorCode
@@ -49,19 +49,33 @@ class Metrics:
         self._requests: dict[tuple[str, str, ErrorCode], tuple[FastCounterSeries, FastHistogramSeries]] = {}
         self._events = _Events(self.registry)
         ProcessCollector(registry=self.registry)
-        self.registry.register(_States(self._collected))
 
     def add_collector(self, collect: Collect) -> None:
         """Adds a function that returns samples. It is called at every scrape; samples with the same labels are added
-        up."""
+        up. What it walks may change between two samples."""
         self._collectors.append(collect)
 
     def remove_collector(self, collect: Collect) -> None:
         self._collectors.remove(collect)
 
-    def exposition(self) -> bytes:
-        """Returns all metrics in Prometheus' text format. Call it on the event loop's thread."""
-        return generate_latest(self.registry)
+    def exposition(self) -> Iterator[bytes]:
+        """Yields all metrics in Prometheus' text format, in pieces that take little time; some are empty. Call it on
+        the event loop's thread."""
+        before = ""
+        for metric in self.families():
+            if metric is None:
+                yield b""
+                continue
+            text = generate_latest(_Part(metric))
+            if metric.name == before:  # HELP and TYPE are there already
+                text = text.split(b"\n", 2)[2]
+            before = metric.name
+            yield text
+
+    def families(self) -> Iterator[Metric | None]:
+        """Yields all metrics. One with many series comes in parts, one after the other. None: none is ready yet."""
+        yield from self.registry.collect()
+        yield from self._collected()
 
     # Events
 
@@ -216,19 +230,24 @@ class Metrics:
 
     # States
 
-    def _collected(self) -> Iterator[Metric]:
+    def _collected(self) -> Iterator[Metric | None]:
         families = {family: _family(family) for family in FAMILIES}
         totals: dict[tuple[MetricDefinition, tuple[str, ...]], float] = {}
         seen: dict[str, set[tuple[Scope, str]]] = {name: set() for name in self._passing}
-        for collect in self._collectors:
-            for sample in collect():
-                key = (sample.family, self._bounded(sample, seen))
-                totals[key] = totals.get(key, 0.0) + sample.value
+        samples = (sample for collect in tuple(self._collectors) for sample in collect())
+        for number, sample in enumerate(samples):
+            key = (sample.family, self._bounded(sample, seen))
+            totals[key] = totals.get(key, 0.0) + sample.value
+            if number % PART == 0:
+                yield None
         for name, labels in self._passing.items():
             labels.keep_only(seen[name])
-        for (family, values), total in totals.items():
+        for number, ((family, values), total) in enumerate(totals.items()):
             families[family].add_metric(values, total)
-        yield from families.values()
+            if number % PART == 0:
+                yield None
+        for metric in families.values():
+            yield from _parts(metric)
 
     def _bounded(self, sample: MetricSample, seen: dict[str, set[tuple[Scope, str]]]) -> tuple[str, ...]:
         given = dict(zip(sample.family.labels, sample.labels, strict=True))
@@ -318,9 +337,18 @@ class _Events:
             family.remove_by_labels(labels)
 
 
-class _States:
-    def __init__(self, collect: Callable[[], Iterator[Metric]]) -> None:
-        self.collect = collect
+class _Part:
+    """A part of a metric, which Prometheus' client can write."""
 
-    def describe(self) -> Iterable[Metric]:
-        return [_family(family) for family in FAMILIES]
+    def __init__(self, metric: Metric) -> None:
+        self._metric = metric
+
+    def collect(self) -> Iterable[Metric]:
+        return (self._metric,)
+
+
+def _parts(metric: Metric) -> Iterator[Metric]:
+    for start in range(0, max(len(metric.samples), 1), PART):
+        part = Metric(metric.name, metric.documentation, metric.type)
+        part.samples = metric.samples[start : start + PART]
+        yield part

@@ -54,7 +54,7 @@ def exported() -> dict[str, set[str]]:
     metrics.journal(5, "written")
     metrics.loop_lag(0.1)
     metrics.add_collector(lambda: [MetricSample(family, tuple(family.labels), 1) for family in FAMILIES])
-    families = text_string_to_metric_families(metrics.exposition().decode())
+    families = text_string_to_metric_families(b"".join(metrics.exposition()).decode())
     found: dict[str, set[str]] = {}
     for sample in (sample for family in families for sample in family.samples):
         found.setdefault(sample.name, set()).update(sample.labels)

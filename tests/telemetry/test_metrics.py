@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import asyncio
+import itertools
 from collections.abc import Iterator
 
 import pytest
@@ -8,6 +10,8 @@ from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from mesh.records.batch import RecordBatch
+from mesh.telemetry import slices
+from mesh.telemetry.fast_counters import PART
 from mesh.telemetry.labels import LONGEST, OTHER, BoundedLabels
 from mesh.telemetry.metric_definitions import (
     BACKLOG_RECORDS,
@@ -39,7 +43,7 @@ ORDER = (
 
 def exposed(metrics: Metrics, name: str) -> Series:
     """The samples of that name, by the values of their labels in the order above."""
-    return series_in(metrics.exposition().decode(), name)
+    return series_in(b"".join(metrics.exposition()).decode(), name)
 
 
 def series_in(text: str, name: str) -> Series:
@@ -211,7 +215,9 @@ def test_hostile_names(names: list[str]) -> None:
     metrics.add_collector(lambda: [MetricSample(IN_FLIGHT_RECORDS, ("shop", "g", name, name), 1) for name in names])
     for name in names:
         metrics.sent("shop", name, "orders", 1, 1)
-    text = "".join(line for line in metrics.exposition().decode().splitlines(True) if not line.startswith("process_"))
+    text = "".join(
+        line for line in b"".join(metrics.exposition()).decode().splitlines(True) if not line.startswith("process_")
+    )
     for metric in ("kafka_mesh_members", "kafka_mesh_in_flight_records", "kafka_mesh_records_out_total"):
         series = series_in(text, metric)
         assert sum(series.values()) == len(names)
@@ -223,7 +229,7 @@ def test_hostile_names(names: list[str]) -> None:
 
 def test_names_and_help() -> None:
     metrics = Metrics()
-    families = list(text_string_to_metric_families(metrics.exposition().decode()))
+    families = list(text_string_to_metric_families(b"".join(metrics.exposition()).decode()))
     ours = [family for family in families if not family.name.startswith("process_")]
     assert {family.name.removesuffix("_total") for family in FAMILIES} <= {family.name for family in ours}
     for family in ours:
@@ -246,3 +252,40 @@ def test_bounded_labels() -> None:
     assert labels.admit("c") == "c"
     labels.keep_only({(("elsewhere",), "c")})
     assert [labels.admit(value) for value in "dec"] == ["d", "e", OTHER]
+
+
+def test_a_metric_with_many_series_is_written_in_parts_under_one_head() -> None:
+    metrics, count = Metrics(topics=10_000, partitions=10_000), 3 * PART + 1
+    for number in range(count):
+        metrics.received("eu", f"topic-{number}", "raw", [])
+    lags = [MetricSample(UPSTREAM_LAG, ("vc", "g", "eu", "t", str(number)), number) for number in range(count)]
+    metrics.add_collector(lambda: lags)
+    pieces = list(metrics.exposition())
+    assert max(piece.count(b"\n") for piece in pieces) <= PART + 2
+    text = b"".join(pieces).decode()
+    for name in ("kafka_mesh_records_in_total", "kafka_mesh_upstream_lag_records"):
+        assert len(series_in(text, name)) == count
+        assert text.count(f"# HELP {name} ") == text.count(f"# TYPE {name} ") == 1
+    assert len(list(text_string_to_metric_families(text))) == text.count("# TYPE ")
+
+
+@pytest.mark.anyio
+async def test_other_work_has_its_turn_while_metrics_are_collected(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slices, "SLICE", 0.0)
+    metrics, partitions = Metrics(), {number: number for number in range(5 * PART)}
+    metrics.add_collector(
+        lambda: (MetricSample(BACKLOG_RECORDS, ("vc", "g", "t"), each) for each in tuple(partitions.values()))
+    )
+
+    async def change() -> None:
+        for number in itertools.count(1):
+            partitions[-number] = number
+            turns.append(number)
+            await asyncio.sleep(0)
+
+    turns: list[int] = []
+    changing = asyncio.get_running_loop().create_task(change())
+    text = b"".join(await slices.in_slices(metrics.exposition())).decode()
+    changing.cancel()
+    assert len(turns) > 10
+    assert series_in(text, "kafka_mesh_backlog_records")

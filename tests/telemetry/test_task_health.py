@@ -14,7 +14,7 @@ TASK = OwnedTask(TaskName.TOKEN_KEYS, "shop")
 
 def failures(metrics: Metrics) -> dict[str, float]:
     """The failures by task."""
-    families = text_string_to_metric_families(metrics.exposition().decode())
+    families = text_string_to_metric_families(b"".join(metrics.exposition()).decode())
     samples = (sample for family in families for sample in family.samples)
     return {each.labels["task"]: each.value for each in samples if each.name == "kafka_mesh_task_failures_total"}
 

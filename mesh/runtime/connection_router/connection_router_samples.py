@@ -22,13 +22,8 @@ def samples_of(choice: ConnectionRouterRuntime) -> Iterator[MetricSample]:
     of_listener = list(listener_samples(choice.listener))
     yield from of_listener
     families = {each.family for each in of_listener}
-    found: dict[tuple[object, tuple[str, ...]], MetricSample] = {}
-    for behind in choice.routes.values():
-        for sample in _samples_behind(behind):
-            key = sample.family, sample.labels
-            before = found[key].value if key in found else 0.0
-            found[key] = MetricSample(sample.family, sample.labels, before + sample.value)
-    yield from (sample for sample in found.values() if sample.family not in families)
+    for behind in tuple(choice.routes.values()):
+        yield from (sample for sample in _samples_behind(behind) if sample.family not in families)
 
 
 def _samples_behind(route: RouteTarget) -> Iterator[MetricSample]:

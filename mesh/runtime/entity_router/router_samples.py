@@ -26,14 +26,14 @@ def samples_of(router: EntityRouterRuntime) -> Iterator[MetricSample]:
     the default leaf."""
     yield from listener_samples(router.listener)
     yield from samples_of_leaves(router.name, router.leaves)
-    for mover in router.moves.movers if router.moves is not None else ():
+    for mover in tuple(router.moves.movers) if router.moves is not None else ():
         if (left := mover.left) is not None:
             yield MetricSample(MOVE_RECORDS_LEFT, (router.name, mover.move.topic), left)
 
 
 def samples_of_leaves(name: str, leaves: Leaves) -> Iterator[MetricSample]:
     """Yields the samples of all leaves. name: the name of the virtual cluster."""
-    for leaf in leaves:
+    for leaf in tuple(leaves):
         client_node_id = partial(leaves.ids.virtual, leaf.number)
         yield from samples_of_nodes(name, leaf.nodes, leaf.services.traffic, client_node_id)
         yield from _samples_of_route(name, leaf.path, leaf.services.traffic)

@@ -31,7 +31,7 @@ def samples_of(runner: InterceptorRunner, sequences: Collection[Sequences] = ())
     if sequences:
         yield MetricSample(INTERCEPTOR_PRODUCERS, (runner.name,), sum(map(len, sequences)))
         yield MetricSample(INTERCEPTOR_PRODUCERS_FORGOTTEN, (runner.name,), sum(each.forgotten for each in sequences))
-        for why, batches in runner.counts.unsequenced.items():
+        for why, batches in sorted(runner.counts.unsequenced.items()):
             yield MetricSample(INTERCEPTOR_UNSEQUENCED, (runner.name, why.value), batches)
     if runner.workers is not None:
         yield MetricSample(INTERCEPTOR_WORKERS, (runner.name,), runner.workers.alive)

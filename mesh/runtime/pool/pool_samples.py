@@ -30,7 +30,7 @@ from mesh.telemetry.metric_definitions import (
 def samples_of(runtime: PoolRuntime) -> Iterator[MetricSample]:
     yield from samples_of_listener(runtime.listener)
     yield MetricSample(POOLS, (runtime.name,), len(runtime.core.pools))
-    for pool in runtime.core.pools.values():
+    for pool in tuple(runtime.core.pools.values()):
         yield from _of_pool(runtime.name, pool, runtime.now())
 
 
@@ -45,11 +45,11 @@ def _of_pool(name: str, pool: Pool, now: float) -> Iterator[MetricSample]:
     yield MetricSample(REPLAY_OFFSETS_LEFT, labels, sum(each.left for each in pool.replaying.partitions()))
     yield MetricSample(MEMBERS_NEVER_COMMITTED, labels, sum(member.flow.was_overdue for member in pool.members))
     yield MetricSample(BUFFERED_BYTES, labels, buffered)
-    for member in pool.members:
+    for member in tuple(pool.members):
         yield MetricSample(IN_FLIGHT_RECORDS, (*labels, member.name, member.client.id), member.in_flight)
     for member, since in holding_commits(pool).items():
         yield MetricSample(COMMIT_HELD_SECONDS, (*labels, member.name, member.client.id), max(now - since, 0.0))
-    for source, partition in pool.partitions.items():
+    for source, partition in tuple(pool.partitions.items()):
         records = sum(len(available) for available in partition.backlog.values())
         yield MetricSample(BACKLOG_RECORDS, (*labels, source.topic), records)
         yield MetricSample(BACKLOG_BYTES, (*labels, source.topic), partition.backlog_bytes)

@@ -12,5 +12,5 @@ from mesh.telemetry.metric_definitions import MetricSample
 
 def samples_of(router: RequestRouterRuntime) -> Iterator[MetricSample]:
     yield from listener_samples(router.listener)
-    for union in router.unions:
+    for union in tuple(router.unions):
         yield from samples_of_leaves(router.name, union.leaves)

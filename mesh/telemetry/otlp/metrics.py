@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import pairwise
 from typing import cast
 
@@ -22,26 +22,36 @@ from opentelemetry.sdk.metrics.export import (
 )
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
-from prometheus_client import CollectorRegistry
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.samples import Sample
 
 from mesh.telemetry.otlp.exporting import Collector, Measurements
+from mesh.telemetry.slices import in_slices
 
 
-async def keep_sending(registry: CollectorRegistry, collector: Collector, interval: float) -> None:
-    """Sends the metrics every `interval` seconds until it is cancelled. The registry is read on the event loop, as at a
+async def keep_sending(families: Callable[[], Iterable[Family | None]], collector: Collector, interval: float) -> None:
+    """Sends the metrics every `interval` seconds until it is cancelled. They are collected on the event loop, as at a
     scrape. Slow work is done in threads."""
     begun = time.time_ns()
     measurements = Measurements(collector)
     try:
         while True:
             await asyncio.sleep(interval)
-            families, now = list(registry.collect()), time.time_ns()
-            data = await asyncio.to_thread(data_of, families, collector.resource, begun, now)
+            found, now = await in_slices(families()), time.time_ns()
+            data = await asyncio.to_thread(data_of, whole(found), collector.resource, begun, now)
             await asyncio.to_thread(measurements.export, data)
     finally:
         measurements.shutdown()
+
+
+def whole(parts: Iterable[Family | None]) -> list[Family]:
+    """Returns the metrics of which these are the parts."""
+    found: dict[str, Family] = {}
+    for part in parts:
+        if part is not None:
+            whole = found.setdefault(part.name, Family(part.name, part.documentation, part.type))
+            whole.samples += part.samples
+    return list(found.values())
 
 
 def data_of(families: Iterable[Family], resource: Resource, begun: int, now: int) -> MetricsData:

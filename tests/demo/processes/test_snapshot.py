@@ -38,7 +38,7 @@ def test_what_a_server_says_is_understood() -> None:
             bench.engine(name).assign()
         bench.engine(EU).produce(0, first=0, count=5)
         status = json.loads(json.dumps(status_of([bench.server])))
-        found = snapshot_of(1.0, status, bench.server.listener.metrics.exposition().decode())
+        found = snapshot_of(1.0, status, b"".join(bench.server.listener.metrics.exposition()).decode())
         (member,) = found.members
         assert (member.id, member.client_id, member.group) == (peer.member_id, "fast-1", GROUP)
         assert (member.delivered, member.held, member.redelivered, member.committed) == (5, 5, 0, None)
@@ -49,4 +49,4 @@ def test_what_a_server_says_is_understood() -> None:
 
 
 def test_nothing_yet() -> None:
-    assert snapshot_of(0.0, {"virtual_clusters": []}, Metrics().exposition().decode()).topics == ()
+    assert snapshot_of(0.0, {"virtual_clusters": []}, b"".join(Metrics().exposition()).decode()).topics == ()

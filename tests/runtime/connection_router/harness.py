@@ -116,7 +116,7 @@ class ChoiceWorld:
         return {labels["reason"]: value for labels, value in found}
 
     def samples(self, name: str) -> list[tuple[Mapping[str, str], float]]:
-        families = text_string_to_metric_families(self.metrics.exposition().decode())
+        families = text_string_to_metric_families(b"".join(self.metrics.exposition()).decode())
         samples = (sample for family in families for sample in family.samples if sample.name == name)
         return [(sample.labels, sample.value) for sample in samples]
 

@@ -16,8 +16,8 @@ KEYS: Tree = {"key_type": 0, "coordinator_keys": ["us-one", "one"]}
 def counted(made: UnionWorld, name: str) -> dict[tuple[str, ...], float]:
     """Samples of a metric, by all labels but the virtual cluster."""
     found = {}
-    for family in made.metrics.registry.collect():
-        for sample in family.samples:
+    for family in made.metrics.families():
+        for sample in family.samples if family is not None else ():
             if sample.name == name:
                 found[tuple(sample.labels[label] for label in sample.labels if label != "virtual_cluster")] = (
                     sample.value

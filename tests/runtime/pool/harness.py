@@ -375,7 +375,7 @@ class Bench:
 
     def metric(self, name: str) -> dict[tuple[str, ...], float]:
         """The samples of that name, by the values of their labels without the virtual cluster's, in no given order."""
-        text = self.metrics.exposition().decode()
+        text = b"".join(self.metrics.exposition()).decode()
         return {
             tuple(value for label, value in sorted(sample.labels.items()) if label != "virtual_cluster"): sample.value
             for family in text_string_to_metric_families(text)

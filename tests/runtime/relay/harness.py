@@ -301,7 +301,7 @@ class World:
 
     def metric(self, name: str) -> dict[tuple[str, ...], float]:
         """The samples of that name, by the values of their labels without the virtual cluster's, by their names."""
-        content = self.metrics.exposition().decode()
+        content = b"".join(self.metrics.exposition()).decode()
         return {
             tuple(value for label, value in sample.labels.items() if label != "virtual_cluster"): sample.value
             for family in text_string_to_metric_families(content)

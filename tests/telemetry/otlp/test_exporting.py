@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 
 from mesh.telemetry.metrics import Metrics
 from mesh.telemetry.otlp.exporting import Collector, Measurements
-from mesh.telemetry.otlp.metrics import data_of
+from mesh.telemetry.otlp.metrics import data_of, whole
 from mesh.telemetry.otlp.tracing import Tracing
 from mesh.wire.errors import ErrorCode
 from tests.telemetry.otlp.receiver import Receiver
@@ -53,7 +53,7 @@ def test_metrics_are_those_of_prometheus(receiver: Receiver) -> None:
     for seconds in (0.0002, 0.003, 20.0):
         metrics.request("shop", "FETCH", ErrorCode.NONE, seconds)
     metrics.journal(5, "written")
-    data = data_of(list(metrics.registry.collect()), collector_of(receiver).resource, 1_000, 2_000)
+    data = data_of(whole(metrics.families()), collector_of(receiver).resource, 1_000, 2_000)
     measurements = Measurements(collector_of(receiver))
     measurements.export(data)
     measurements.shutdown()
