@@ -6,6 +6,7 @@ one search finds everything about a group, a member or a connection.
 
 from __future__ import annotations
 
+import atexit
 import logging
 import sys
 from collections.abc import Mapping, MutableMapping
@@ -14,6 +15,7 @@ from typing import Any, Final, Literal, TextIO
 import structlog
 
 from mesh.config.secrets import HIDDEN, is_secret_name
+from mesh.telemetry.log_writer import LogWriter, ThreadedHandler
 
 VOCABULARY: Final[Mapping[str, str]] = {
     "action": "action of an operator: settle, bury, release, replay, cancel a replay, move, cancel a move",
@@ -89,6 +91,7 @@ VOCABULARY: Final[Mapping[str, str]] = {
 }
 """Keys of log entries, and their meanings."""
 
+_writer: LogWriter | None = None
 Level = Literal["debug", "info", "warning", "error"]
 Format = Literal["console", "json", "auto"]
 
@@ -99,11 +102,16 @@ def get_logger(name: str) -> structlog.stdlib.BoundLogger:
     return logger
 
 
+log = get_logger(__name__)
+
+
 def configure_logs(level: Level = "info", format: Format = "auto", stream: TextIO | None = None) -> None:
-    """Makes all entries from `level` up go to `stream` (standard error), and to no other place.
+    """Makes all entries from `level` up go to `stream`, and to no other place. Without a stream they go to standard
+    error, and are written in a thread.
 
     format: `auto` writes for people if the stream is a terminal, otherwise one JSON object a line.
     """
+    handler: logging.Handler = _threaded() if stream is None else logging.StreamHandler(stream)
     stream = sys.stderr if stream is None else stream
     is_console = format == "console" or (format == "auto" and stream.isatty())
     shared: list[structlog.typing.Processor] = [
@@ -115,7 +123,6 @@ def configure_logs(level: Level = "info", format: Format = "auto", stream: TextI
         _traceback,
         _printable,
     ]
-    handler = logging.StreamHandler(stream)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=[structlog.stdlib.ExtraAdder(allow=("cluster", "group")), *shared],
@@ -136,6 +143,15 @@ def configure_logs(level: Level = "info", format: Format = "auto", stream: TextI
         logger_factory=structlog.stdlib.LoggerFactory(),
         wrapper_class=structlog.make_filtering_bound_logger(number),
     )
+
+
+def _threaded() -> ThreadedHandler:
+    # The writer stays when the format changes.
+    global _writer
+    if _writer is None or _writer.stream is not sys.stderr:
+        _writer = LogWriter(sys.stderr)
+        atexit.register(_writer.flush)
+    return ThreadedHandler(_writer, lambda count: log.warning("log entries left out", left_out=count))
 
 
 def _console(stream: TextIO) -> structlog.dev.ConsoleRenderer:

@@ -4,6 +4,9 @@ import ast
 import io
 import json
 import logging
+import os
+import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +14,8 @@ from typing import Any
 import pytest
 import structlog
 
+from mesh.telemetry import logs
+from mesh.telemetry.log_writer import LogWriter
 from mesh.telemetry.logs import VOCABULARY, configure_logs, get_logger
 from mesh.upstream.librdkafka_log import LibrdkafkaLog
 
@@ -154,3 +159,49 @@ def test_one_vocabulary() -> None:
     used = {key for file in SOURCE.rglob("*.py") for key in _keys(ast.parse(file.read_text()))}
     assert {"group", "virtual_cluster", "in_flight"} <= used
     assert used <= VOCABULARY.keys(), "a key of a log entry has to be explained in mesh/telemetry/logs.py"
+
+
+def test_a_reader_that_stops_reading_stops_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pipe takes 64 KiB, and the writer some entries; the rest is left out, and counted when there is room."""
+    read, write = os.pipe()
+    count = 5_000
+    lines: list[str] = []
+    with open(read) as reader, open(write, "w") as stream:
+        monkeypatch.setattr(sys, "stderr", stream)
+        writer = LogWriter(stream, most=100)
+        monkeypatch.setattr(logs, "_writer", writer)
+        configure_logs("info", "json")
+        for number in range(count):
+            get_logger("mesh").info("stopping", signal=str(number))
+        reading = threading.Thread(target=lambda: lines.extend(reader))
+        reading.start()
+        while not writer.flush():
+            pass
+        get_logger("mesh").info("stopping", signal=str(count))
+        assert writer.flush()
+        stream.close()
+        reading.join()
+    written = [json.loads(line) for line in lines]
+    stopping = [int(each["signal"]) for each in written if each["event"] == "stopping"]
+    left_out = [each for each in written if each["event"] == "log entries left out"]
+    assert stopping == sorted(stopping)
+    assert sum(each["left_out"] for each in left_out) >= count + 1 - len(stopping) > 0
+    assert (written[-1]["level"], written[-1]) == ("warning", left_out[-1])
+
+
+def test_everything_is_written_at_the_end() -> None:
+    stream = io.StringIO()
+    writer = LogWriter(stream)
+    for number in range(1_000):
+        assert writer.write(f"{number}\n")
+    assert writer.flush()
+    assert stream.getvalue().split() == [str(number) for number in range(1_000)]
+
+
+def test_a_stream_that_is_closed_ends_nothing() -> None:
+    stream = io.StringIO()
+    stream.close()
+    writer = LogWriter(stream)
+    assert writer.write("a")
+    assert writer.flush()
+    assert writer.take_left_out() == 1

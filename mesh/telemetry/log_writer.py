@@ -1,0 +1,83 @@
+"""Writes log entries in a thread, since a reader of standard error may stop reading: a log driver whose server is
+away."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from collections.abc import Callable
+from typing import Final, TextIO
+
+MOST_ENTRIES: Final = 10_000
+"""The most entries that wait to be written. Further ones are left out and counted."""
+LAST_SECONDS: Final = 2.0
+"""Seconds that the end of the process waits until everything is written."""
+
+
+class LogWriter:
+    """Writes texts to a stream in a thread, in order."""
+
+    def __init__(self, stream: TextIO, most: int = MOST_ENTRIES) -> None:
+        self.stream: Final = stream
+        self._waiting: queue.Queue[str | threading.Event] = queue.Queue(most)
+        self._left_out = 0
+        self._thread: threading.Thread | None = None
+
+    def write(self, text: str) -> bool:
+        """Takes a text, and returns at once. Returns False if too many wait; it is counted then."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="log", daemon=True)
+            self._thread.start()
+        try:
+            self._waiting.put_nowait(text)
+        except queue.Full:
+            self._left_out += 1
+            return False
+        return True
+
+    def take_left_out(self) -> int:
+        """Returns the number of texts that were left out since the last call."""
+        found, self._left_out = self._left_out, 0
+        return found
+
+    def flush(self) -> bool:
+        """Waits until all texts are written, `LAST_SECONDS` at most. Returns True if they are."""
+        if self._thread is None:
+            return True
+        written = threading.Event()
+        try:
+            self._waiting.put(written, timeout=LAST_SECONDS)
+        except queue.Full:
+            return False
+        return written.wait(LAST_SECONDS)
+
+    def _run(self) -> None:
+        while True:
+            match self._waiting.get():
+                case threading.Event() as written:
+                    written.set()
+                case text:
+                    try:
+                        self.stream.write(text)
+                        self.stream.flush()
+                    except (OSError, ValueError):  # the reader is gone, or the stream is closed
+                        self._left_out += 1
+
+
+class ThreadedHandler(logging.Handler):
+    """Gives entries to a writer. report: called with the number of entries that were left out, when there is room."""
+
+    def __init__(self, writer: LogWriter, report: Callable[[int], None]) -> None:
+        super().__init__()
+        self._writer = writer
+        self._report = report
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            is_taken = self._writer.write(f"{self.format(record)}\n")
+        except Exception:  # noqa: BLE001 - as every handler of the standard library does
+            self.handleError(record)
+            return
+        if is_taken and (left_out := self._writer.take_left_out()):
+            self._report(left_out)
