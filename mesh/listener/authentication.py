@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final
 
+from mesh.listener.limits import network_of
 from mesh.listener.peer import Peer
 from mesh.security.sasl import Challenge, Failure, Slow, Success
 from mesh.security.session import Authenticated, AuthenticationResult, Handshake
@@ -18,7 +20,8 @@ from mesh.telemetry.metrics import Metrics
 log = get_logger(__name__)
 
 MOST_CHECKS: Final = 200
-"""The most passwords that may wait for a check. Above it a connection is closed, and the client tries again."""
+"""The most passwords that may wait for a check. Above it a connection is closed, and the client tries again. One
+address gets no more checks than it leaves to others, so a client that guesses does not lock out other addresses."""
 CHECKING_THREADS: Final = 2
 FAILURE_DELAY: Final = 0.1
 """Seconds before a client learns of a failed authentication: Kafka's connection.failed.authentication.delay.ms."""
@@ -35,7 +38,8 @@ class Authenticator:
         self._metrics = metrics
         self._loop = asyncio.get_running_loop()
         self._threads = ThreadPoolExecutor(CHECKING_THREADS, thread_name_prefix="password-check")
-        self._checks = 0
+        self._checks: Counter[str] = Counter()
+        """Passwords that wait for a check, by network."""
         self._rate = LogRate()
 
     def carry_out(self, connection: Peer, step: Handshake | AuthenticationResult, respond: Respond) -> None:
@@ -47,8 +51,8 @@ class Authenticator:
 
     def _take(self, connection: Peer, step: object, respond: Respond) -> None:
         match step:
-            case Slow(check) if self._checks < MOST_CHECKS:
-                self._checks += 1
+            case Slow(check) if self._has_room(network_of(connection.client_host)):
+                self._checks[network_of(connection.client_host)] += 1
                 checked = self._threads.submit(check)
                 checked.add_done_callback(lambda future: self._schedule_checked(connection, respond, future))
             case Slow():
@@ -74,12 +78,18 @@ class Authenticator:
                 assert isinstance(step, Challenge | Handshake | str)
                 respond(step)
 
+    def _has_room(self, network: str) -> bool:
+        return self._checks[network] < MOST_CHECKS - self._checks.total()
+
     def _schedule_checked(self, connection: Peer, respond: Respond, future: Future[Success | Failure]) -> None:
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._checked, connection, respond, future)
 
     def _checked(self, connection: Peer, respond: Respond, future: Future[Success | Failure]) -> None:
-        self._checks -= 1
+        network = network_of(connection.client_host)
+        self._checks[network] -= 1
+        if not self._checks[network]:
+            del self._checks[network]
         if future.cancelled() or not connection.is_open:
             return  # the client has disconnected in the meantime
         step = connection.session.settle(future.result(), self._loop.time(), time.time())

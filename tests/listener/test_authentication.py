@@ -124,14 +124,25 @@ async def test_a_session_ends_at_the_next_request() -> None:
 async def test_a_client_that_comes_while_too_many_passwords_wait_is_not_told_that_its_own_is_wrong() -> None:
     """Java's clients never try again after SASL_AUTHENTICATION_FAILED: guessing strangers would end them all."""
     world = bench()
-    world.server.listener.authenticator._checks = MOST_CHECKS
     peer = world.peer()
+    checks = world.server.listener.authenticator._checks
+    checks["10.0.0.1"] = MOST_CHECKS // 2
     assert peer.ask(ApiKey.SASL_HANDSHAKE, 1, mechanism="PLAIN").error_code == 0
     correlation = peer.send(ApiKey.SASL_AUTHENTICATE, 2, auth_bytes=PASSWORD)
     await asyncio.sleep(1)
     assert peer.answer(correlation) is None
     assert peer.transport.closed
     assert world.metric("kafka_mesh_authentications_total") == {("PLAIN", "busy"): 1}
+
+
+@in_fake_time
+async def test_an_address_that_guesses_keeps_no_other_out() -> None:
+    world = bench()
+    peer = world.peer()
+    checks = world.server.listener.authenticator._checks
+    checks["192.0.2.7"] = MOST_CHECKS // 2
+    assert getattr(await authenticate(peer), "error_code") == 0  # noqa: B009
+    assert checks == {"192.0.2.7": MOST_CHECKS // 2}
 
 
 @in_fake_time
