@@ -90,8 +90,8 @@ def key_of(topic: Tree) -> TopicKey:
     return name
 
 
-def topics_of_produce(head: RequestHead, frame: memoryview) -> list[TopicKey] | None:
-    """Returns the topics of a Produce request, without copying its records. Raises ProtocolError.
+def topics_of_produce(head: RequestHead, frame: memoryview) -> tuple[list[TopicKey], int] | None:
+    """Returns the topics and the acks of a Produce request, without copying its records. Raises ProtocolError.
 
     None for a request with tagged fields, or bytes after the last field: it must not pass as it is.
     """
@@ -103,7 +103,8 @@ def topics_of_produce(head: RequestHead, frame: memoryview) -> list[TopicKey] | 
     topics: list[TopicKey] = []
     is_tagged = False
     _text(spans, flexible)
-    spans.skip(INT16.size + INT32.size)
+    acks = spans.int16()
+    spans.skip(INT32.size)
     for _ in range(max(spans.count(3, flexible), 0)):
         if head.api_version >= _FIRST_PRODUCE_BY_ID:
             spans.skip(16)
@@ -120,7 +121,7 @@ def topics_of_produce(head: RequestHead, frame: memoryview) -> list[TopicKey] | 
             is_tagged |= spans.skip_tagged_fields()
     if flexible:
         is_tagged |= spans.skip_tagged_fields()
-    return None if is_tagged or spans.position < len(frame) else topics
+    return None if is_tagged or spans.position < len(frame) else (topics, acks)
 
 
 _FIRST_PRODUCE_BY_ID: Final = 13
