@@ -168,6 +168,35 @@ def test_rules(doors: dict[str, str], topics: dict[str, UUID]) -> None:
     client.close()
 
 
+def in_session(connection: RawConnection, topics: list[str], session: int, epoch: int) -> tuple[int, int, bytes]:
+    """The error and the session in the answer to a Fetch of partition 0 of some topics, and all of its bytes."""
+    partitions = [{"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1 << 20}]
+    asked = [{"topic": each, "partitions": partitions} for each in topics]
+    tree = {"max_wait_ms": 500, "min_bytes": 1, "session_id": session, "session_epoch": epoch, "topics": asked}
+    body = write_tree(ApiKey.FETCH, 12, Direction.REQUEST, {**tree, "max_bytes": 1 << 20})
+    answer = connection.ask(header(ApiKey.FETCH, 12) + body)
+    assert answer is not None
+    found = read_tree(ApiKey.FETCH, 12, Direction.RESPONSE, answer[5:])
+    return found["error_code"], found["session_id"], answer
+
+
+def test_the_fetch_session_of_another_connection(kafka: KafkaCluster, doors: dict[str, str]) -> None:
+    """A broker lets any connection continue a session, and judges it by the principal, which is that of the mesh."""
+    for door, code in (("interceptors", 70), ("rules", 70)):
+        owner, client = (RawConnection(Endpoint.of(each)) for each in (kafka.bootstrap_servers, doors[door]))
+        error, session, answer = in_session(owner, [SECRET], 0, 0)
+        assert not error and session and CARD in answer
+        error, own, answer = in_session(client, [MINE], 0, 0)
+        assert not error and CARD in answer
+        for epoch in (1, 2):
+            error, _, answer = in_session(client, [], session, epoch)
+            assert error == code and CARD not in answer
+        error, _, _ = in_session(client, [], own, 1)
+        assert error == (0 if own else code)
+        owner.close()
+        client.close()
+
+
 def test_too_many_elements(kafka: KafkaCluster, doors: dict[str, str]) -> None:
     """Requests of at most 1 MiB. One of 16 MiB kept all clients waiting for seconds while it was read."""
     for count in (1_000, MAX_REQUEST_ELEMENTS + 1):

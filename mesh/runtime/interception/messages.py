@@ -62,15 +62,19 @@ class ReadRequest:
         return [_length(len(header) + len(body)), header, body]
 
 
+def body_of_answer(head: RequestHead, answer: memoryview) -> Spans:
+    """Returns a response, which begins with its length, at the position of its body. Raises ProtocolError."""
+    spans = Spans(answer, 2 * INT32.size)
+    if has_tagged_response_header(ApiKey(head.api_key), head.api_version):
+        spans.skip_tagged_fields()
+    return spans
+
+
 def read_answer(head: RequestHead, answer: memoryview) -> tuple[int, Tree]:
     """Returns the position of the body in a response, which begins with its length, and the content. Raises
     ProtocolError."""
-    spans = Spans(answer, 2 * INT32.size)
-    api_key = ApiKey(head.api_key)
-    if has_tagged_response_header(api_key, head.api_version):
-        spans.skip_tagged_fields()
-    start = spans.position
-    return start, read_tree(api_key, head.api_version, Direction.RESPONSE, answer[start:])
+    start = body_of_answer(head, answer).position
+    return start, read_tree(ApiKey(head.api_key), head.api_version, Direction.RESPONSE, answer[start:])
 
 
 def written_answer(head: RequestHead, answer: memoryview, start: int, tree: Tree) -> list[Buffer]:
