@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from struct import Struct
 from typing import Final
@@ -29,15 +30,17 @@ def may_have_producer_ids(beginning: memoryview, size: int) -> bool:
     return bool(magic != MAGIC or LENGTH_OVERHEAD + length != size or producer_id >= 0)
 
 
-def with_producer_ids(records: bytearray | memoryview, change: Callable[[int], int | None]) -> None:
+def with_producer_ids(
+    records: bytearray | memoryview, change: Callable[[int], int | None], most_batches: int = sys.maxsize
+) -> None:
     """Replaces each producer id in the records of a partition by `change(id)`; None keeps it. Corrects the CRC of the
-    batch if it was correct before.
+    batch if it was correct before. most_batches: how many batches are changed; those behind them stay.
 
     Only batches of format 2 that have a producer id and are not transactional are changed. Transactional ones stay in
     their home cluster. From the first incomplete or invalid batch on, everything stays, and the broker refuses it.
     """
     at = 0
-    while at + HEADER_SIZE <= len(records):
+    while at + HEADER_SIZE <= len(records) and most_batches > 0:
         _, length, _, magic, crc, attributes = _HEAD.unpack_from(records, at)
         end = at + LENGTH_OVERHEAD + length
         if magic != MAGIC or length < HEADER_SIZE - LENGTH_OVERHEAD or end > len(records):
@@ -48,4 +51,4 @@ def with_producer_ids(records: bytearray | memoryview, change: Callable[[int], i
             before, after = _PRODUCER_ID.pack(producer_id), _PRODUCER_ID.pack(new)
             _PRODUCER_ID.pack_into(records, at + _PRODUCER_ID_AT, new)
             _CRC.pack_into(records, at + _CRC_AT, patched(crc, before, after, end - at - _PRODUCER_ID_ENDS))
-        at = end
+        at, most_batches = end, most_batches - 1

@@ -224,7 +224,8 @@ class LeafTranslation:
     def _tag(self, parts: ProduceParts, frame: memoryview) -> None:
         if self._producer_ids is not None and parts.transactional_id is None:
             for start, end in parts.records:
-                with_producer_ids(frame[start:end], self._producer_ids.tagged)
+                # Brokers refuse a Produce with several batches of a partition. Reading millions would take seconds.
+                with_producer_ids(frame[start:end], self._producer_ids.tagged, most_batches=1)
 
 
 def _may_be_of_several(api_key: ApiKey, version: int, body: memoryview) -> bool:

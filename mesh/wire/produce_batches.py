@@ -11,7 +11,7 @@ from mesh.wire.errors import ProtocolError
 from mesh.wire.frames import with_length
 from mesh.wire.messages import Buffer
 from mesh.wire.reader import INT16, INT32
-from mesh.wire.spans import Spans
+from mesh.wire.spans import MAX_REQUEST_ELEMENTS, Spans, too_many_elements
 from mesh.wire.text import text_of
 
 FRAME_HEADER: Final = 12
@@ -87,7 +87,7 @@ def parts_of(version: int, frame: memoryview, body: int) -> ProduceParts:
         try:
             parts, end = _parts(version, frame, body, text_length, length, after_tags, text_at)
         except (_Tagged, UnicodeDecodeError):
-            after_tags = _no_tags if after_tags is _no_tags else _after_tags
+            after_tags = _no_tags if after_tags is _no_tags else _TagSkipper(frame)
             parts, end = _parts(version, frame, body, text_length, length, after_tags, _any_text_at)
             parts = parts._replace(is_exact=False)
     except (IndexError, StructError):
@@ -115,6 +115,7 @@ def _parts(
     topics: list[str] = []
     records: list[tuple[int, int]] = []
     count, at = length(frame, at + INT16.size + _TIMEOUT)
+    left = _left_after(count, MAX_REQUEST_ELEMENTS)
     for _ in range(count):
         if version >= FIRST_WITH_TOPIC_IDS:
             at += _TOPIC_ID
@@ -124,6 +125,7 @@ def _parts(
                 topics.append(text_at(frame, at, size))
                 at += size
         partitions, at = length(frame, at)
+        left = _left_after(partitions, left)
         for _ in range(partitions):
             size, at = length(frame, at + INT32.size)
             if size > 0:
@@ -132,6 +134,13 @@ def _parts(
             at = after_tags(frame, at)
         at = after_tags(frame, at)
     return ProduceParts(acks, name, topics, records, is_exact=True), after_tags(frame, at)
+
+
+def _left_after(count: int, left: int) -> int:
+    """Returns how many more elements may be read after `count` of them."""
+    if count > left:
+        raise too_many_elements()
+    return left - max(count, 0)
 
 
 _ReadLength: TypeAlias = Callable[[memoryview, int], tuple[int, int]]
@@ -171,6 +180,18 @@ def _after_tags(frame: memoryview, at: int) -> int:
     spans = Spans(frame, at)
     spans.skip_tagged_fields()
     return spans.position
+
+
+class _TagSkipper:
+    """Skips the tagged fields of a frame. They are counted over the whole frame."""
+
+    def __init__(self, frame: memoryview) -> None:
+        self._spans = Spans(frame, 0)
+
+    def __call__(self, frame: memoryview, at: int) -> int:
+        self._spans.position = at
+        self._spans.skip_tagged_fields()
+        return self._spans.position
 
 
 class _Tagged(Exception):

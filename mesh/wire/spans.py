@@ -1,8 +1,8 @@
 """A frame that is read once, and passed on with some of its spans replaced. Unchanged spans are not copied.
 
 It accepts the same values as `mesh.wire.reader`, and checks them in the same way: a length or a count is checked
-against the bytes that are left before it is used. Elements are not counted, since an element needs memory only if it is
-replaced.
+against the bytes that are left before it is used. Array elements and tagged fields are also counted over the whole
+frame: one byte can be an element that takes a microsecond to read, and all clients wait meanwhile.
 """
 
 from __future__ import annotations
@@ -19,6 +19,10 @@ from mesh.wire.writer import encode_unsigned_varint
 MAX_REPLACED: Final = 1_000_000
 """The most replaced spans of one frame: enough for the replica lists of a million partitions."""
 
+MAX_REQUEST_ELEMENTS: Final = 100_000
+"""The most array elements in a request, including tagged fields. Each takes a few microseconds, and a few hundred bytes
+of memory in a tree."""
+
 MAX_TEXT_BYTES: Final = 2**15 - 1
 """The most bytes of a string in any of Kafka's encodings."""
 
@@ -29,14 +33,15 @@ _MAX_UINT32: Final = 2**32 - 1
 class Spans:
     """A frame with a reading position. Reads raise ProtocolError for invalid bytes.
 
-    end: the end of the readable bytes. replaced: the start, end and new contents of each replacement, in the order of
-    the frame.
+    end: the end of the readable bytes. elements_left: how many more array elements and tagged fields may be read.
+    replaced: the start, end and new contents of each replacement, in the order of the frame.
     """
 
-    __slots__ = ("end", "frame", "position", "replaced")
+    __slots__ = ("elements_left", "end", "frame", "position", "replaced")
 
-    def __init__(self, frame: memoryview, position: int) -> None:
+    def __init__(self, frame: memoryview, position: int, most_elements: int = MAX_REQUEST_ELEMENTS) -> None:
         self.frame: Final = frame
+        self.elements_left = most_elements
         self.position = position
         self.end = len(frame)
         self.replaced: Final[list[tuple[int, int, Buffer]]] = []
@@ -121,9 +126,7 @@ class Spans:
             count = byte - 1
         else:
             count = self.compact_length() if is_flexible else self.int32()
-        if count * element_size > self.end - self.position:
-            raise self.unfit(count * element_size)
-        return count
+        return self._affordable(count, element_size)
 
     def text(self, length: int) -> str:
         """Reads a string. Bytes that are not UTF-8 are replaced in the result, and stay in the frame."""
@@ -140,10 +143,7 @@ class Spans:
     def tag_count(self) -> int:
         """Reads the number of tagged fields; each has at least two bytes. A number that is negative for Java is above
         the bytes that are left."""
-        count = self.unsigned_varint()
-        if 2 * count > self.end - self.position:
-            raise self.unfit(2 * count)
-        return count
+        return self._affordable(self.unsigned_varint(), 2)
 
     def skip_empty_tags(self) -> bool:
         """Skips the count of tagged fields and returns True if it is zero, as it nearly always is; otherwise reads
@@ -171,6 +171,15 @@ class Spans:
             self.skip(self.unsigned_varint())
         return count > 0
 
+    def _affordable(self, count: int, element_size: int) -> int:
+        if count * element_size > self.end - self.position:
+            raise self.unfit(count * element_size)
+        if count > 0:
+            self.elements_left -= count
+            if self.elements_left < 0:
+                raise too_many_elements()
+        return count
+
     def _integer(self, layout: Struct) -> int:
         position = self.position + layout.size
         if position > self.end:
@@ -184,6 +193,11 @@ class Spans:
         if size < 0:
             return ProtocolError("invalid_length", f"length {size} at {self.position}")
         return ProtocolError("truncated", f"{size} bytes announced at {self.position}, {self.end - self.position} left")
+
+
+def too_many_elements() -> ProtocolError:
+    """Returns the error for a frame with more elements than may be read."""
+    return ProtocolError("too_many_elements", f"more than {MAX_REQUEST_ELEMENTS} elements in one request")
 
 
 def encoded_text(text: str, is_flexible: bool) -> bytes:

@@ -24,6 +24,7 @@ from mesh.wire.frames import with_length
 from mesh.wire.messages import Buffer
 from mesh.wire.reader import Cursor, ViewCursor
 from mesh.wire.relayed_apis import RELAYED_APIS
+from mesh.wire.spans import MAX_REQUEST_ELEMENTS
 from mesh.wire.tree_codecs import ZERO_ID, EncodedElements, Struct, Tree, struct_of
 
 __all__ = [
@@ -38,10 +39,9 @@ __all__ = [
     "write_tree",
 ]
 
-MAX_REQUEST_ELEMENTS: Final = 100_000
-"""The most array elements in a request, including tagged fields. Each takes a few hundred bytes of memory."""
 MAX_ANSWER_ELEMENTS: Final = 1_000_000
-"""The same for a broker's answer: enough for the Metadata of a hundred thousand partitions."""
+"""The same for a broker's answer: enough for the Metadata of a hundred thousand partitions. For requests see
+`MAX_REQUEST_ELEMENTS`."""
 
 
 def read_tree(api_key: ApiKey, version: int, side: Direction, body: Buffer) -> Tree:

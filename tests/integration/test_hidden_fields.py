@@ -13,7 +13,9 @@ from confluent_kafka import Producer
 
 from mesh.wire.apis import ApiKey
 from mesh.wire.entities import Direction
+from mesh.wire.spans import MAX_REQUEST_ELEMENTS
 from mesh.wire.trees import read_tree, write_tree
+from mesh.wire.writer import encode_unsigned_varint
 from tests.integration.jars import missing_programs
 from tests.integration.kafka import KafkaCluster
 from tests.integration.processes import START, eventually
@@ -32,6 +34,7 @@ RULES: dict[str, Any] = {
     "authorization": {"rules": [{"principals": ["User:ANONYMOUS"], "operations": ["read"], "topics": [MINE]}]}
 }
 CARDS = {"name": "cards", "type": "mask", "topics": [SECRET], "on": ["fetch"], "config": {"paths": ["card"]}}
+SIZE = {"name": "size", "type": "size", "topics": [SECRET], "on": ["produce"], "config": {"maximum": 100}}
 WITH_TAGS = range(17, 19)
 """The versions whose partitions have a tagged field in requests."""
 NODE = 1
@@ -111,9 +114,9 @@ def doors(
 ) -> Iterator[dict[str, str]]:
     """The addresses of a node, by what is in front of it."""
     folder = tmp_path_factory.mktemp("hidden")
-    intercepted = {"interceptors": ["cards"]}
+    intercepted, interceptors = {"interceptors": ["cards", "size"]}, {"interceptors": [CARDS, SIZE]}
     meshes: dict[str, Any] = {}
-    for name, listener, process in (("rules", RULES, {}), ("interceptors", intercepted, {"interceptors": [CARDS]})):
+    for name, listener, process in (("rules", RULES, {}), ("interceptors", intercepted, interceptors)):
         if request.param == "relay":
             cluster = kafka_pair[0].bootstrap_servers
             meshes[name] = RelayMesh(folder, cluster, [NODE], listener=listener, name=name, process=process)
@@ -163,6 +166,54 @@ def test_rules(doors: dict[str, str], topics: dict[str, UUID]) -> None:
         assert found is not None and found[mine] == (29, b"")
         assert fetched(client, version, with_hidden_replica(version, mine)) is None
     client.close()
+
+
+def in_session(connection: RawConnection, topics: list[str], session: int, epoch: int) -> tuple[int, int, bytes]:
+    """The error and the session in the answer to a Fetch of partition 0 of some topics, and all of its bytes."""
+    partitions = [{"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1 << 20}]
+    asked = [{"topic": each, "partitions": partitions} for each in topics]
+    tree = {"max_wait_ms": 500, "min_bytes": 1, "session_id": session, "session_epoch": epoch, "topics": asked}
+    body = write_tree(ApiKey.FETCH, 12, Direction.REQUEST, {**tree, "max_bytes": 1 << 20})
+    answer = connection.ask(header(ApiKey.FETCH, 12) + body)
+    assert answer is not None
+    found = read_tree(ApiKey.FETCH, 12, Direction.RESPONSE, answer[5:])
+    return found["error_code"], found["session_id"], answer
+
+
+def test_the_fetch_session_of_another_connection(kafka: KafkaCluster, doors: dict[str, str]) -> None:
+    """A broker lets any connection continue a session, and judges it by the principal, which is that of the mesh."""
+    for door, code in (("interceptors", 70), ("rules", 70)):
+        owner, client = (RawConnection(Endpoint.of(each)) for each in (kafka.bootstrap_servers, doors[door]))
+        error, session, answer = in_session(owner, [SECRET], 0, 0)
+        assert not error and session and CARD in answer
+        error, own, answer = in_session(client, [MINE], 0, 0)
+        assert not error and CARD in answer
+        for epoch in (1, 2):
+            error, _, answer = in_session(client, [], session, epoch)
+            assert error == code and CARD not in answer
+        error, _, _ = in_session(client, [], own, 1)
+        assert error == (0 if own else code)
+        owner.close()
+        client.close()
+
+
+def test_too_many_elements(kafka: KafkaCluster, doors: dict[str, str]) -> None:
+    """Requests of at most 1 MiB. One of 16 MiB kept all clients waiting for seconds while it was read."""
+    for count in (1_000, MAX_REQUEST_ELEMENTS + 1):
+        fetched = pack(">iiiibii", -1, 0, 0, 1 << 20, 0, 0, -1) + _named([MINE] * count) + b"\1\1\0"
+        produced = b"\0" + pack(">hi", 1, 1_000) + _named([f"{each:06}" for each in range(count)]) + b"\0"
+        for address in (kafka.bootstrap_servers, *doors.values()):
+            client = RawConnection(Endpoint.of(address))
+            is_read = address == kafka.bootstrap_servers or count <= MAX_REQUEST_ELEMENTS
+            for request in (header(ApiKey.FETCH, 12) + fetched, header(ApiKey.PRODUCE, 9) + produced):
+                assert (client.ask(request) is not None) == is_read, (address, count)
+            client.close()
+
+
+def _named(topics: list[str]) -> bytes:
+    """Topics without partitions."""
+    elements = [encode_unsigned_varint(len(each) + 1) + each.encode() + b"\1\0" for each in topics]
+    return encode_unsigned_varint(len(topics) + 1) + b"".join(elements)
 
 
 def test_interceptors(doors: dict[str, str], topics: dict[str, UUID]) -> None:

@@ -30,7 +30,8 @@ pytestmark = [
     pytest.mark.timeout(300),
 ]
 CARD = b"4000123412341234"
-TOPIC = "cards"
+TOPIC, OTHER = "cards", "others"
+"""Topics with and without interceptors."""
 PASSWORD = "sesam"
 PLAIN = {"mechanisms": ["PLAIN"], "users": [{"name": "alice", "password": PASSWORD}]}
 INVALID_RECORD = 87
@@ -61,7 +62,8 @@ def cluster(sasl: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kaf
         "listener.name.sasl.plain.sasl.jaas.config": module,
     }
     cluster = KafkaCluster("eu", kafka_jars(), tmp_path_factory.mktemp("kafka"), more)
-    cluster.create_topic(TOPIC, 1)
+    for topic in (TOPIC, OTHER):
+        cluster.create_topic(topic, 1)
     assert produce(cluster.bootstrap_servers, TOPIC, [(b'{"card":"%s"}' % CARD, ())]) == [None]
     yield cluster
     cluster.kill()
@@ -143,10 +145,10 @@ def fetch() -> bytes:
     return bytes(framed(ApiKey.FETCH, 4, FETCH)[1])
 
 
-def too_large(acks: int = 1, size: int = 1_000) -> bytes:
+def too_large(acks: int = 1, size: int = 1_000, topic: str = TOPIC) -> bytes:
     """A Produce of a record that `size` refuses."""
     partition = {"index": 0, "records": batch(b"x" * size)}
-    topics = [{"name": TOPIC, "partition_data": [partition]}]
+    topics = [{"name": topic, "partition_data": [partition]}]
     tree = {"transactional_id": None, "acks": acks, "timeout_ms": 10_000, "topic_data": topics}
     return bytes(framed(ApiKey.PRODUCE, 7, tree)[1])
 
@@ -199,6 +201,14 @@ def test_many_logins_come_at_once(client: RawConnection) -> None:
     client.tell(LOGIN * 400 + fetch() + too_large())
     for _ in range(400):
         logged_in(client)
+    examined(client)
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("client", EVERYWHERE, indirect=True)
+def test_a_produce_without_an_answer_of_a_topic_without_interceptors(client: RawConnection) -> None:
+    client.tell(LOGIN + too_large(acks=0, topic=OTHER) + fetch() + too_large())
+    logged_in(client)
     examined(client)
 
 

@@ -79,8 +79,11 @@ def test_a_corrupt_batch_stays_corrupt(batch: RecordBatch, data: st.DataObject) 
 def test_each_of_several_batches() -> None:
     data = produced(small(), 1) + produced(small(), 2) + produced(small(), -1)
     expected = produced(small(), 11) + produced(small(), 2) + produced(small(), -1)
+    first = bytearray(data)
     with_producer_ids(data, {1: 11}.get)
     assert data == expected
+    with_producer_ids(first, lambda id: id + 10, most_batches=1)
+    assert first == expected
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,8 @@ from mesh.wire.errors import ProtocolError
 from mesh.wire.frames import with_length
 from mesh.wire.produce_batches import ProduceParts, body_of, parts_of, without_header_tags
 from mesh.wire.relayed_apis import RELAYED_APIS
+from mesh.wire.spans import MAX_REQUEST_ELEMENTS
+from mesh.wire.writer import encode_unsigned_varint
 from tests.wire.entities import anatomy, encode, entities
 
 VERSIONS = RELAYED_APIS[ApiKey.PRODUCE].all()
@@ -78,6 +80,25 @@ def test_a_request_is_exact_if_nothing_else_is_in_it(version: int) -> None:
     name = next(part for part in parts if isinstance(part, anatomy.Plain) and part.data == b"orders")
     name.data = b"\xed\xa0\x80rs\xff"
     assert found().transactional_id == "\ufffdrs\ufffd" and not found().is_exact
+
+
+def produced(topics: int, partitions: int, tags: int) -> memoryview:
+    """A Produce v9 with so many topics, so many partitions of each, and so many tagged fields of each partition."""
+    fields = b"".join(encode_unsigned_varint(tag) + b"\0" for tag in range(tags))
+    partition = bytes(5) + encode_unsigned_varint(tags) + fields
+    topic = b"\2t" + encode_unsigned_varint(partitions + 1) + partition * partitions + b"\0"
+    return framed(9, bytes(7) + encode_unsigned_varint(topics + 1) + topic * topics + b"\0")
+
+
+HALF = MAX_REQUEST_ELEMENTS // 2
+
+
+@pytest.mark.parametrize(("topics", "partitions", "tags"), [(2 * HALF + 1, 0, 0), (1, 2 * HALF, 0), (2, 1, HALF + 1)])
+def test_elements_and_tagged_fields_are_limited(topics: int, partitions: int, tags: int) -> None:
+    frame = produced(topics, partitions, tags)
+    with pytest.raises(ProtocolError, match="elements in one request"):
+        parts_of(9, frame, body_of(ApiKey.PRODUCE, 9, frame))
+    assert parts_of(9, *without_header_tags(ApiKey.PRODUCE, 9, produced(HALF, 1, 1))).acks == 0
 
 
 @given(request=requests(), part=st.floats(0, 1))

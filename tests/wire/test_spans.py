@@ -40,6 +40,14 @@ def test_what_is_replaced_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         read.replace(2, 3, b"c")
 
 
+def test_elements_and_tagged_fields_are_counted_over_the_whole_frame() -> None:
+    read = Spans(memoryview(b"\0\0\0\2\3\1" + bytes(9)), 0, most_elements=5)
+    assert (read.count(1, False), read.count(1, True), read.tag_count()) == (2, 2, 1)
+    read.position = 5
+    with pytest.raises(ProtocolError, match="elements in one request"):
+        read.tag_count()
+
+
 @given(st.binary(max_size=8))
 def test_lengths_are_those_of_the_reader(data: bytes) -> None:
     read, cursor = spans(data), Cursor(data)

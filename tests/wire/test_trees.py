@@ -18,7 +18,8 @@ from mesh.wire.apis import ApiKey
 from mesh.wire.entities import Direction, Unchanged, program
 from mesh.wire.errors import ProtocolError
 from mesh.wire.relayed_apis import RELAYED_APIS
-from mesh.wire.trees import MAX_REQUEST_ELEMENTS, read_request, read_tree, read_views, write_pieces, write_tree
+from mesh.wire.spans import MAX_REQUEST_ELEMENTS
+from mesh.wire.trees import read_request, read_tree, read_views, write_pieces, write_tree
 from tests.integration.jars import missing_programs
 from tests.wire.entities import decode, encode, entities, sample
 from tests.wire.entities.kafka_messages import definitions

@@ -17,7 +17,15 @@ from mesh.wire.trees import Tree
 
 _NO_SESSION: Final = -1
 """The epoch of a Fetch without a session (KIP-227)."""
-_GO_ON_EMPTY: Final = frozenset({ApiKey.SHARE_FETCH, ApiKey.SHARE_ACKNOWLEDGE, ApiKey.OFFSET_DELETE})
+_GO_ON_EMPTY: Final = frozenset(
+    {
+        ApiKey.SHARE_FETCH,
+        ApiKey.SHARE_ACKNOWLEDGE,
+        ApiKey.OFFSET_DELETE,
+        ApiKey.ALTER_SHARE_GROUP_OFFSETS,
+        ApiKey.DELETE_SHARE_GROUP_OFFSETS,
+    }
+)
 """APIs whose requests go to the cluster even with no element left: they keep a session alive, or the answer may have an
 error of the group."""
 _REFUSED_ABOVE: Final = frozenset(

@@ -40,12 +40,13 @@ def joined(division: Division, parts: Sequence[Tree]) -> Tree:
 
 
 def arrays_of(api_key: ApiKey, version: int, request: Tree, parts: Sequence[Tree]) -> Tree:
-    """Returns the arrays of the joined answer, in the order of the request."""
+    """Returns the arrays of the joined answer, in the order of the request. Without parts they are empty: no cluster
+    was asked, since the request names nothing."""
     paired = {each.answer_field: each for each in entity_lists(api_key, version)}
     arrays = {}
     for field in layout(api_key, version, Direction.RESPONSE):
         name = field.kafka_name
-        if not field.is_array or all(part.get(name) is None for part in parts):
+        if not field.is_array or (parts and all(part.get(name) is None for part in parts)):
             continue
         elements = [part.get(name) or [] for part in parts]
         if name in paired:

@@ -16,12 +16,20 @@ from mesh.interceptors.selection import Chosen
 from mesh.interceptors.spi import On
 from mesh.runtime.interception.client import InterceptedClient
 from mesh.runtime.interception.interceptor_runner import InterceptorWork, NotIntercepted, Result
-from mesh.runtime.interception.messages import ReadRequest, TopicKey, key_of, read_answer, written_answer
+from mesh.runtime.interception.messages import (
+    ReadRequest,
+    TopicKey,
+    body_of_answer,
+    key_of,
+    read_answer,
+    written_answer,
+)
 from mesh.wire.apis import ApiKey
 from mesh.wire.errors import ErrorCode, ProtocolError
 from mesh.wire.interception import Decision
 from mesh.wire.messages import Buffer
 from mesh.wire.passing import RequestHead
+from mesh.wire.reader import INT16, INT32
 from mesh.wire.trees import Tree
 
 LARGEST_FETCH: Final = 16 << 20
@@ -44,9 +52,8 @@ class FetchRequests:
     def __init__(self, client: InterceptedClient, clock: Callable[[], float]) -> None:
         self.client: Final = client
         self.clock: Final = clock
-        self._has_session = False
-        """True if the broker keeps a fetch session of this connection, with partitions that no interceptor wants to
-        see."""
+        self._session: OpenedSession | None = None
+        """The fetch session of this connection, with partitions that no interceptor wants to see."""
         self._go_on: dict[tuple[TopicKey, int], tuple[int, int]] = {}
         """The offset that a consumer will ask for, and the offset to fetch instead, by partition."""
 
@@ -72,15 +79,23 @@ class FetchRequests:
         # An interceptor may want to see a topic whose name is unknown.
         keys = [key_of(topic) for topic in tree["topics"]]
         is_wanted = any(self.client.name_of(key) is None or self.client.chosen(key, On.FETCH) for key in keys)
-        if epoch not in (_NO_SESSION, _NEW_SESSION):
-            if is_wanted or not self._has_session:
-                self._has_session = False
+        is_whole = epoch in (_NO_SESSION, _NEW_SESSION)
+        if is_wanted or is_whole:
+            self._session = None
+        if not is_whole:
+            if self._session is None or self._session.id != tree["session_id"]:
                 return Decision(None, request.answered(_session_unknown()))
             return Decision([request.frame])
-        self._has_session = epoch == _NEW_SESSION and not is_wanted
-        if not is_wanted:
-            return Decision([request.frame])
-        return self._without_session(request)
+        if is_wanted:
+            return self._without_session(request)
+        return Decision([request.frame]) if epoch == _NO_SESSION else self._in_new_session(request)
+
+    def _in_new_session(self, request: ReadRequest) -> Decision:
+        """Waits for the whole answer, to learn the id of the session. So its size is limited."""
+        tree, self._session = request.tree, OpenedSession(request.head)
+        is_small = tree["max_bytes"] <= LARGEST_FETCH
+        frame = [request.frame] if is_small else request.with_tree({**tree, "max_bytes": LARGEST_FETCH})
+        return Decision(frame, change=self._session)
 
     def _without_session(self, request: ReadRequest) -> Decision:
         tree = request.tree
@@ -114,6 +129,26 @@ class FetchRequests:
 
     def forget(self, place: tuple[TopicKey, int]) -> None:
         self._go_on.pop(place, None)
+
+
+class OpenedSession:
+    """A fetch session, known from the response that opens it, which passes unchanged. Implements
+    `mesh.wire.interception.AnswerChange`.
+
+    A broker lets any connection continue a session if it knows the id. It judges the request by its principal, which is
+    that of the mesh. So a client that guesses the id of another connection's session could get records that no
+    interceptor has seen. id: None before the response.
+    """
+
+    def __init__(self, head: RequestHead) -> None:
+        self._head: Final = head
+        self.id: int | None = None
+
+    async def changed(self, answer: memoryview) -> Sequence[Buffer]:
+        spans = body_of_answer(self._head, answer)
+        spans.skip(INT32.size + INT16.size)  # throttle_time_ms, error_code
+        self.id = spans.int32()
+        return [answer]
 
 
 class InterceptedFetchAnswer:

@@ -62,15 +62,19 @@ class ReadRequest:
         return [_length(len(header) + len(body)), header, body]
 
 
+def body_of_answer(head: RequestHead, answer: memoryview) -> Spans:
+    """Returns a response, which begins with its length, at the position of its body. Raises ProtocolError."""
+    spans = Spans(answer, 2 * INT32.size)
+    if has_tagged_response_header(ApiKey(head.api_key), head.api_version):
+        spans.skip_tagged_fields()
+    return spans
+
+
 def read_answer(head: RequestHead, answer: memoryview) -> tuple[int, Tree]:
     """Returns the position of the body in a response, which begins with its length, and the content. Raises
     ProtocolError."""
-    spans = Spans(answer, 2 * INT32.size)
-    api_key = ApiKey(head.api_key)
-    if has_tagged_response_header(api_key, head.api_version):
-        spans.skip_tagged_fields()
-    start = spans.position
-    return start, read_tree(api_key, head.api_version, Direction.RESPONSE, answer[start:])
+    start = body_of_answer(head, answer).position
+    return start, read_tree(ApiKey(head.api_key), head.api_version, Direction.RESPONSE, answer[start:])
 
 
 def written_answer(head: RequestHead, answer: memoryview, start: int, tree: Tree) -> list[Buffer]:
@@ -90,8 +94,8 @@ def key_of(topic: Tree) -> TopicKey:
     return name
 
 
-def topics_of_produce(head: RequestHead, frame: memoryview) -> list[TopicKey] | None:
-    """Returns the topics of a Produce request, without copying its records. Raises ProtocolError.
+def topics_of_produce(head: RequestHead, frame: memoryview) -> tuple[list[TopicKey], int] | None:
+    """Returns the topics and the acks of a Produce request, without copying its records. Raises ProtocolError.
 
     None for a request with tagged fields, or bytes after the last field: it must not pass as it is.
     """
@@ -103,7 +107,8 @@ def topics_of_produce(head: RequestHead, frame: memoryview) -> list[TopicKey] | 
     topics: list[TopicKey] = []
     is_tagged = False
     _text(spans, flexible)
-    spans.skip(INT16.size + INT32.size)
+    acks = spans.int16()
+    spans.skip(INT32.size)
     for _ in range(max(spans.count(3, flexible), 0)):
         if head.api_version >= _FIRST_PRODUCE_BY_ID:
             spans.skip(16)
@@ -120,7 +125,7 @@ def topics_of_produce(head: RequestHead, frame: memoryview) -> list[TopicKey] | 
             is_tagged |= spans.skip_tagged_fields()
     if flexible:
         is_tagged |= spans.skip_tagged_fields()
-    return None if is_tagged or spans.position < len(frame) else topics
+    return None if is_tagged or spans.position < len(frame) else (topics, acks)
 
 
 _FIRST_PRODUCE_BY_ID: Final = 13

@@ -58,12 +58,13 @@ class ProduceRequests:
 
     def decide(self, head: RequestHead, frame: memoryview) -> Decision | None:
         """Decides on a request; None if interceptors have to see its records first. Raises ProtocolError."""
-        topics = topics_of_produce(head, frame)
-        client = self._client
-        if topics is None or client.unknown(topics) or any(client.chosen(each, On.PRODUCE) for each in topics):
+        found, client = topics_of_produce(head, frame), self._client
+        if found is None:
             return None
-        request_has_answer = _acks(ReadRequest.of(head, frame).tree) if not topics else True
-        return Decision([frame], is_answered=request_has_answer)
+        topics, acks = found
+        if client.unknown(topics) or any(client.chosen(each, On.PRODUCE) for each in topics):
+            return None
+        return Decision([frame], is_answered=acks != 0)
 
     async def decide_later(self, head: RequestHead, frame: memoryview) -> Decision:
         """Decides on a request after interceptors have seen its records. Raises ProtocolError."""

@@ -6,8 +6,10 @@ takes long.
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from functools import cache
+from typing import Final
 
 from mesh.wire.apis import ApiKey, is_flexible
 from mesh.wire.entities.compiler import ADDRESSES, ALL_KINDS, WITHOUT_PARTITIONS, compiled
@@ -17,15 +19,20 @@ from mesh.wire.entities.layouts import layout
 from mesh.wire.entities.steps import Step, Walk
 from mesh.wire.messages import Buffer
 from mesh.wire.relayed_apis import RELAYED_APIS
+from mesh.wire.spans import MAX_REQUEST_ELEMENTS
+
+_ANY_NUMBER: Final = sys.maxsize
+"""The number of elements is not limited in answers, which come from a broker."""
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
     """A program that translates the entities in a message of one API, version and side. _is_whole: whether it reads the
-    whole body."""
+    whole body. _most_elements: the most array elements and tagged fields that it reads."""
 
     _step: Step
     _is_whole: bool
+    _most_elements: int
 
     def translate(self, frame: memoryview, start: int, to: EntityTranslator) -> list[Buffer]:
         """Returns the frame with translated entities: slices of the frame where nothing has changed, and the changed
@@ -35,7 +42,7 @@ class Program:
         bytes after the body. start: the position of the body. Raises ProtocolError for an invalid body, ValueError for
         an entity that is too long for Kafka.
         """
-        walk = Walk(frame, start, to)
+        walk = Walk(frame, start, to, self._most_elements)
         self._step(walk)
         if self._is_whole and walk.position < walk.end:
             walk.replace(walk.position, walk.end, b"")
@@ -65,4 +72,4 @@ def _made(api_key: ApiKey, version: int, side: Direction, kinds: frozenset[Entit
     if api_key not in RELAYED_APIS or version not in RELAYED_APIS[api_key].all():
         raise ValueError(f"{api_key.name} v{version} is not relayed")
     step = compiled(layout(api_key, version, side), is_flexible(api_key, version), kinds, is_whole)
-    return Program(step, is_whole)
+    return Program(step, is_whole, MAX_REQUEST_ELEMENTS if side is Direction.REQUEST else _ANY_NUMBER)

@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 from mesh.wire.entities.handler import EntityTranslator
 from mesh.wire.errors import ProtocolError
 from mesh.wire.reader import NO_TAG, tag_size
-from mesh.wire.spans import Spans, encoded_count
+from mesh.wire.spans import MAX_REQUEST_ELEMENTS, Spans, encoded_count
 from mesh.wire.writer import encode_unsigned_varint
 
 
@@ -26,8 +26,14 @@ class Walk(Spans):
 
     __slots__ = ("error_at", "is_left_out", "translator")
 
-    def __init__(self, frame: memoryview, position: int, translator: EntityTranslator) -> None:
-        super().__init__(frame, position)
+    def __init__(
+        self,
+        frame: memoryview,
+        position: int,
+        translator: EntityTranslator,
+        most_elements: int = MAX_REQUEST_ELEMENTS,
+    ) -> None:
+        super().__init__(frame, position, most_elements)
         self.translator: Final = translator
         self.is_left_out = False
         self.error_at = (0, 0)

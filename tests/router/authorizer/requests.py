@@ -22,13 +22,15 @@ TOPIC, BROKER, CLIENT_METRICS, GROUP = 2, 4, 16, 32
 
 @dataclass(frozen=True)
 class Selection:
-    """The entities of a request: the first group and the first transaction only, if it has room for one."""
+    """The entities of a request: the first group and the first transaction only, if it has room for one. is_empty:
+    whether all arrays are empty."""
 
     name: str
     topics: tuple[str, ...] = (MINE, SECRET, PUBLIC, MISSING)
     groups: tuple[str, ...] = (MINE, OTHER)
     transactions: tuple[str, ...] = (MINE, OTHER)
     more: Mapping[str, Any] = field(default_factory=dict)
+    is_empty: bool = False
 
 
 SELECTIONS: Final = (
@@ -39,6 +41,7 @@ SELECTIONS: Final = (
     Selection("known topics", topics=(MINE, PUBLIC)),
     Selection("hidden topics", topics=(SECRET,)),
     Selection("null", more={"is_null": True}),
+    Selection("nothing", is_empty=True),
 )
 
 _WRITES: Final = frozenset({ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS, ApiKey.WRITE_TXN_MARKERS})
@@ -179,6 +182,8 @@ class _Asking:
         return self._value(field, topic, group)
 
     def _array(self, field: Field, topic: str | None, group: str | None) -> Any:
+        if self.selection.is_empty:
+            return []
         if field.kafka_name in _GIVEN:
             return _GIVEN[field.kafka_name]
         if not field.fields:

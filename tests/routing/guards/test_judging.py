@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
+import pytest
+
 from mesh.routing.guards.authorization import Judgement
 from mesh.routing.guards.judging import judge
 from mesh.security.principals import ANONYMOUS
@@ -71,6 +73,14 @@ def test_a_part_is_refused() -> None:
 def test_of_what_is_refused_as_a_whole_nothing_is_left() -> None:
     found = judged(ApiKey.LIST_OFFSETS, 5, offsets("secret"), allow(TOPIC, "orders", READ))
     assert found.request is None and found.refused is not None
+
+
+@pytest.mark.parametrize("api_key", [ApiKey.ALTER_SHARE_GROUP_OFFSETS, ApiKey.DELETE_SHARE_GROUP_OFFSETS])
+def test_the_cluster_answers_about_a_group_also_if_all_topics_are_refused(api_key: ApiKey) -> None:
+    group = allow(GROUP, "g", Operation.ALL)
+    topic = {"topic_name": "secret", "partitions": [{"partition_index": 0, "start_offset": 0}]}
+    found = judged(api_key, 0, {"group_id": "g", "topics": [topic]}, group)
+    assert found.request == {"group_id": "g", "topics": []} and found.refused is not None
 
 
 def test_a_group_that_is_refused_hides_its_topics() -> None:

@@ -8,6 +8,7 @@ from uuid import UUID
 
 import pytest
 
+from mesh.routing.kit.division import Division
 from mesh.routing.kit.merge import merge
 from mesh.routing.kit.split import split
 from mesh.routing.names import LeafNumber
@@ -245,3 +246,5 @@ def test_a_home_that_is_down(api_key: ApiKey) -> None:
 
 def test_nothing_asked_is_nothing_answered() -> None:
     assert merged(ApiKey.DELETE_TOPICS, 4, {"topic_names": []}, {}) == {"throttle_time_ms": 0, "responses": []}
+    empty = Division(ApiKey.DESCRIBE_GROUPS, 5, {"groups": []}, WORLD, {}, None)
+    assert merge(empty, {}) == {"groups": []}, "no cluster is asked"

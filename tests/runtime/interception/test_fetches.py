@@ -68,7 +68,7 @@ def fetch(
     return framed(ApiKey.FETCH, version, tree)
 
 
-def answer(version: int, records: dict[str, bytes], code: int = 0, **more: Any) -> memoryview:
+def answer(version: int, records: dict[str, bytes], code: int = 0, session: int = 0, **more: Any) -> memoryview:
     """An answer for partition 0 of each topic."""
     responses = [
         {
@@ -77,7 +77,7 @@ def answer(version: int, records: dict[str, bytes], code: int = 0, **more: Any) 
         }
         for name, each in records.items()
     ]
-    return answered(ApiKey.FETCH, version, {"session_id": 0, "responses": responses})
+    return answered(ApiKey.FETCH, version, {"session_id": session, "responses": responses})
 
 
 def with_tail(head: RequestHead, frame: memoryview) -> tuple[RequestHead, memoryview]:
@@ -112,11 +112,45 @@ def partition_of(tree: Tree) -> Tree:
 @pytest.mark.parametrize("version", VERSIONS)
 async def test_what_nobody_wants_to_see_passes_with_its_session(version: int) -> None:
     fetches = requests()
-    for epoch, offsets in ((0, {"others": 7}), (1, {}), (2, {"others": 9}), (-1, {"others": 9})):
-        if version < FIRST_WITH_SESSIONS and epoch > 0:
-            continue
-        head, frame = fetch(version, offsets, epoch)
-        assert await decided(fetches, head, frame) == Decision([frame])
+    head, frame = fetch(version, {"others": 7}, epoch=0, max_bytes=LARGEST_FETCH)
+    decision = await decided(fetches, head, frame)
+    assert decision.frame == [frame]
+    if version >= FIRST_WITH_SESSIONS:
+        opened = answer(version, {"others": batch(b"a")}, session=5)
+        assert await change_of(decision).changed(opened) == [opened]
+        for epoch, offsets in ((1, {}), (2, {"others": 9})):
+            head, frame = fetch(version, offsets, epoch)
+            assert await decided(fetches, head, frame) == Decision([frame])
+    head, frame = fetch(version, {"others": 9})
+    assert await decided(fetches, head, frame) == Decision([frame])
+
+
+@anyhow
+@pytest.mark.parametrize("version", [each for each in VERSIONS if each >= FIRST_WITH_SESSIONS])
+async def test_a_session_is_that_of_the_last_answer_that_opened_one(version: int) -> None:
+    fetches = requests()
+    head, frame = fetch(version, {"others": 7}, epoch=0)
+    first = await decided(fetches, head, frame)
+    assert upstream(head, first)["max_bytes"] == LARGEST_FETCH, "its answer is kept until it is complete"
+    second = await decided(fetches, head, frame)
+
+    async def is_unknown() -> bool:
+        later, later_frame = fetch(version, {}, epoch=1)
+        decision = await decided(fetches, later, later_frame)
+        if decision.frame is None:
+            assert read(later, decision.answer)["error_code"] == 70
+        return decision.frame is None
+
+    assert await is_unknown(), "no answer has come"
+    await change_of(first).changed(answer(version, {"others": b""}, session=5))
+    assert await is_unknown(), "another session was opened"
+    await change_of(second).changed(answer(version, {"others": b""}, session=6))
+    assert await is_unknown(), "it has the id 6"
+    third = await decided(fetches, head, frame)
+    await change_of(third).changed(answer(version, {"others": b""}, session=5))
+    assert not await is_unknown()
+    await decided(fetches, *fetch(version, {"others": 7}))
+    assert await is_unknown(), "a request without a session ends it"
 
 
 @anyhow

@@ -75,13 +75,14 @@ def topic(version: int, name: str = "orders") -> object:
 
 
 @anyhow
+@pytest.mark.parametrize("acks", [-1, 0, 1])
 @pytest.mark.parametrize("version", VERSIONS)
-async def test_what_nobody_wants_to_see_passes_as_it_came(version: int) -> None:
+async def test_what_nobody_wants_to_see_passes_as_it_came(version: int, acks: int) -> None:
     produces = requests()
     await produces._client.names.learn([ORDERS, OTHERS])
-    head, frame = produce(version, [], [b"bad"])
-    decision = produces.decide(head, frame)
-    assert decision is not None and decision.frame == [frame] and decision.change is None
+    for others in ([], [b"bad"]):
+        head, frame = produce(version, [], others, acks)
+        assert produces.decide(head, frame) == Decision([frame], is_answered=acks != 0)
 
 
 @anyhow

@@ -14,6 +14,7 @@ from mesh.wire.entities import Direction, Unchanged, program
 from mesh.wire.errors import ProtocolError
 from mesh.wire.messages import Buffer
 from mesh.wire.relayed_apis import RELAYED_APIS
+from mesh.wire.spans import MAX_REQUEST_ELEMENTS
 from mesh.wire.trees import read_tree
 from tests.wire.entities import anatomy, decode, encode, entities, sample
 from tests.wire.entities.messages import MESSAGES, Message, named, sample_body, schema_of
@@ -184,6 +185,18 @@ def test_a_count_above_what_is_left_is_an_error_at_once() -> None:
     for count in (b"\x7f\xff\xff\xff", b"\x00\x00\x00\x05"):
         with pytest.raises(ProtocolError, match="announced at 4, 0 left"):
             passed((ApiKey.METADATA, 1, Direction.REQUEST), count)
+
+
+def test_elements_are_limited_in_requests_and_not_in_answers() -> None:
+    for count in (MAX_REQUEST_ELEMENTS, MAX_REQUEST_ELEMENTS + 1):
+        topics = count.to_bytes(4, "big") + b"\0\1t" * count
+        if count > MAX_REQUEST_ELEMENTS:
+            with pytest.raises(ProtocolError, match="elements in one request"):
+                passed((ApiKey.METADATA, 1, Direction.REQUEST), topics)
+        else:
+            assert passed((ApiKey.METADATA, 1, Direction.REQUEST), topics)
+        topics = count.to_bytes(4, "big") + b"\0\1t\0\0" * count
+        assert passed((ApiKey.DELETE_TOPICS, 1, Direction.RESPONSE), bytes(4) + topics)
 
 
 def test_an_entity_that_is_too_long_for_kafka_is_refused() -> None:
