@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from uuid import UUID
 
 import pytest
-from confluent_kafka import Producer
 
 from mesh.records.spans import CommitPosition, UpstreamPartition
 from mesh.upstream.engine import (
@@ -22,6 +21,7 @@ from mesh.upstream.engine import (
 )
 from mesh.upstream.raw.engine import RawEngine
 from mesh.upstream.raw.reading import Reading
+from tests.mock_cluster import EmbeddedCluster
 from tests.upstream.harness import RunningEngine, engine, new_name, produce, run, source
 
 
@@ -46,9 +46,8 @@ def test_records_commits_and_going_on(mock_cluster: str) -> None:
 
 
 def test_leaders_on_several_brokers() -> None:
-    host = Producer({"test.mock.num.brokers": 3, "log_level": 0})
-    brokers = host.list_topics(timeout=10).brokers.values()
-    bootstrap = ",".join(f"{broker.host}:{broker.port}" for broker in brokers)
+    cluster = EmbeddedCluster(brokers=3)
+    bootstrap = cluster.bootstrap_servers
     topics = [new_name("topic") for _ in range(10)]  # their leaders are random
     for topic in topics:
         produce(bootstrap, topic, 20)
@@ -62,7 +61,7 @@ def test_leaders_on_several_brokers() -> None:
             assert len({reading.leader for reading in running.engine._readings.values()}) > 1
 
     run(test)
-    del host
+    del cluster
 
 
 @pytest.mark.long
