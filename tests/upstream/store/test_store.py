@@ -62,7 +62,9 @@ def test_each_writer_is_told_what_stood_directly_before_its_own(mock_cluster: st
     run(test)
 
 
-def test_nothing_is_read_or_written_before_all_of_it_has_been_read() -> None:
+def test_nothing_is_read_or_written_before_all_of_it_has_been_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mesh.upstream.store.topic.REQUEST_TIMEOUT", 0.5)  # closing waits for the request
+
     async def test() -> None:
         async with opening("127.0.0.1:1", "nowhere") as (store, _):
             with pytest.raises(StoreUnavailable):
