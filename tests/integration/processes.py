@@ -118,12 +118,14 @@ def count_start(words: Sequence[str]) -> None:
             pass
 
 
-def completed(words: Sequence[str | Path], timeout: float = 120.0) -> subprocess.CompletedProcess[str]:
+def completed(
+    words: Sequence[str | Path], timeout: float = 120.0, environment: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
     """A command of kafka-mesh that has ended: exit code, standard output and errors. Raises AssertionError after
-    `timeout` seconds."""
+    `timeout` seconds. environment: further variables."""
     with tempfile.TemporaryDirectory() as folder:
         output, errors = Path(folder, "output"), Path(folder, "errors")
-        process = ChildProcess(words, log=errors, stdout=output)
+        process = ChildProcess(words, log=errors, stdout=output, environment=environment)
         try:
             code = process.wait(timeout)
         finally:
