@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -28,15 +29,17 @@ from tests.upstream.harness import RunningEngine, engine, new_name, produce, run
 def test_records_commits_and_going_on(mock_cluster: str) -> None:
     topic, group = new_name("topic"), new_name("group")
     produce(mock_cluster, topic, 50)
+    # The mock cluster waits for the session of a member that has left.
+    settings: dict[str, Any] = {"reads_with": "raw", "session_timeout_ms": 3_000}
 
     async def test() -> None:
-        async with engine(mock_cluster, group, topic, reads_with="raw") as running:
+        async with engine(mock_cluster, group, topic, **settings) as running:
             await running.ends(4)
             assert [record.offset for record in running.records(topic)] == list(range(50))
             # librdkafka's decoded records come in bytes of their own.
             assert all(isinstance(batch.data, memoryview) for event in running.all(Received) for batch in event.batches)
             assert await running.commit({source(topic): CommitPosition(20)}) == {source(topic): 0}
-        async with engine(mock_cluster, group, topic, reads_with="raw") as running:
+        async with engine(mock_cluster, group, topic, **settings) as running:
             assert (await running.assigned())[0].start == 20
             await running.ends(4)
             assert next(batch.first for event in running.all(Received) for batch in event.batches) == 20
@@ -50,7 +53,7 @@ def test_leaders_on_several_brokers() -> None:
     bootstrap = cluster.bootstrap_servers
     topics = [new_name("topic") for _ in range(10)]  # their leaders are random
     for topic in topics:
-        produce(bootstrap, topic, 20)
+        produce(bootstrap, topic, 20, **{"enable.idempotence": False})  # it would ask for an id each time
 
     async def test() -> None:
         async with engine(bootstrap, new_name("group"), *topics, reads_with="raw") as running:
