@@ -3,20 +3,24 @@ PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+COMPLETE := $(VENV)/.complete
 # Images for containers often forbid bytecode. Each run of pytest, and each mesh that a test starts, would compile all
 # modules anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help install demo picture docs demo-spark test test-long test-deep test-clients test-outside lint coverage fmt lock fuzz fuzz-guided bench bench-peers bench-spark bench-journal bench-check bench-document release clean
+.PHONY: help install demo picture docs demo-spark test test-tools test-long test-deep test-clients test-outside lint coverage fmt lock fuzz fuzz-guided bench bench-peers bench-spark bench-journal bench-check bench-document release clean
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## ?/\1\t/' | expand -t 14
 
 install: $(STAMP) ## make .venv with .venv/bin/kafka-mesh
-$(STAMP): pyproject.toml requirements.lock
+$(STAMP): PACKAGES := dev
+# With those of the documents and of all tests.
+$(COMPLETE): PACKAGES := dev,docs,spark,deltalake
+$(STAMP) $(COMPLETE): pyproject.toml requirements.lock
 	@command -v $(PYTHON) >/dev/null || { echo "kafka-mesh needs Python 3.11 or newer; name it with PYTHON=..."; exit 2; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --constraint requirements.lock --editable '.[dev]'
-	@touch $(STAMP)
+	$(BIN)/pip install --quiet --constraint requirements.lock --editable '.[$(PACKAGES)]'
+	@touch $(STAMP) $@
 
 demo: install ## the main job on embedded clusters, e.g. make demo ARGS="--duration 20"
 	@$(BIN)/kafka-mesh demo $(ARGS)
@@ -24,19 +28,18 @@ demo: install ## the main job on embedded clusters, e.g. make demo ARGS="--durat
 picture: install ## take the picture of the demo anew, of a real run
 	@$(BIN)/python -m mesh.demo.picture docs/pictures/demo.svg
 
-docs: install ## build the site of docs/ in build/site; warnings are errors; make docs ARGS="--serve" shows it while you write
-	$(BIN)/pip install --quiet --constraint requirements.lock --editable '.[dev,docs]'
+docs: $(COMPLETE) ## build the site of docs/ in build/site; warnings are errors; make docs ARGS="--serve" shows it while you write
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs $(if $(filter --serve,$(ARGS)),serve,build --strict)
 
-demo-spark: install ## Spark lands a topic of two clusters beside a consumer, e.g. make demo-spark ARGS="--duration 30"
-	$(BIN)/pip install --quiet --constraint requirements.lock --editable '.[dev,spark,deltalake]'
+demo-spark: $(COMPLETE) ## Spark lands a topic of two clusters beside a consumer, e.g. make demo-spark ARGS="--duration 30"
 	@$(BIN)/python -m mesh.demo.landing $(ARGS)
 
-test: install ## all tests that a change must pass, three at a time: minutes; real brokers where Java 17 and Maven are
-	$(BIN)/pip install --quiet --constraint requirements.lock --editable '.[dev,spark,deltalake]'
+test: test-tools ## all tests that a change must pass, three at a time: minutes; real brokers where Java 17 and Maven are
+	$(BIN)/python -m tests.second_chance -m "not long and not alone and (not kafka or smoke)" -n 3 --dist loadfile --no-loadscope-reorder $(ARGS)
+
+test-tools: $(COMPLETE) ## what make test needs besides Python: Kafka's jars, and an archive of their classes
 	$(BIN)/python -m tests.integration.jars
 	$(BIN)/python -m tests.integration.class_archive
-	$(BIN)/python -m tests.second_chance -m "not long and not alone and (not kafka or smoke)" -n 3 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 test-long: install ## the other tests by shards of some ten minutes, e.g. make test-long SHARD=router; SHARD=all runs one after the other
 	$(BIN)/pip install --quiet --constraint requirements.lock --editable '.[dev,spark,deltalake,release]'
@@ -45,8 +48,7 @@ test-long: install ## the other tests by shards of some ten minutes, e.g. make t
 	$(BIN)/python -m tests.clients.building
 	$(BIN)/python -m tests.shards $(SHARD)
 
-test-deep: install ## the long tests that CI has no time for, three at a time
-	$(BIN)/pip install --quiet --constraint requirements.lock --editable '.[dev,spark,deltalake]'
+test-deep: $(COMPLETE) ## the long tests that CI has no time for, three at a time
 	$(BIN)/python -m tests.clients.building
 	$(BIN)/pytest -m deep -n 3 --dist loadgroup $(ARGS)
 
@@ -109,8 +111,7 @@ bench: install ## side by side on a real broker, e.g. make bench ARGS="--case ja
 bench-peers: install ## the same with Kroxylicious in the same rounds
 	$(BIN)/python -m benchmarks --peers $(ARGS)
 
-bench-spark: install ## the source for Spark beside Spark's own, e.g. make bench-spark ARGS="--rounds 3 --records 500000"
-	$(BIN)/pip install --quiet --constraint requirements.lock --editable '.[dev,spark,deltalake]'
+bench-spark: $(COMPLETE) ## the source for Spark beside Spark's own, e.g. make bench-spark ARGS="--rounds 3 --records 500000"
 	$(BIN)/python -m benchmarks.spark $(ARGS)
 
 bench-journal: install ## what part of the mesh's CPU its journal takes, to a tenth of a per cent, e.g. make bench-journal ARGS="--topic s100"

@@ -22,7 +22,7 @@ from tests.integration.kafka import SHORT_SESSIONS, KafkaCluster
 from tests.integration.processes import ENVIRONMENT
 from tests.integration.shared_cluster import HandedOutCluster, SharedCluster
 from tests.shards import shards_of
-from tests.suites import GATE, SUITES, marks_named_in, may_have
+from tests.suites import GATE, SUITES, marks_named_in, may_have, place_in_gate
 
 _STARTUP = str(Path(__file__).with_name("startup"))
 if _STARTUP not in os.environ.get("PYTHONPATH", ""):
@@ -87,9 +87,10 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return None if may_have(expression, marks_named_in(collection_path)) else True
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Marks tests with a real broker `kafka`, and puts them last: quick tests fail first. Those that take minutes are
-    the first of them, so that no worker is left with one at the end."""
+    the first of them, so that no worker is left with one at the end. Several processes of `make test` have an order of
+    their own (tests/suites.py)."""
     for item in items:
         if item.get_closest_marker("deep") is not None:
             item.add_marker(pytest.mark.long)
@@ -102,6 +103,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             raise pytest.UsageError(
                 f"{item.path}: `make test` leaves out {item.name}: name one shard for it in tests/shards.py"
             )
+    if config.option.markexpr == GATE and hasattr(config, "workerinput"):
+        items.sort(key=lambda item: place_in_gate(item.nodeid.partition("::")[0]))
+        return
     items.sort(key=lambda item: (item.get_closest_marker("kafka") is not None, not item.nodeid.startswith(_LONGEST)))
 
 

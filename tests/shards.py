@@ -71,6 +71,7 @@ SHARDS: Final[Mapping[str, Sequence[str]]] = {
         "integration/test_tools.py",
         "integration/test_tracing.py",
         "integration/test_workers.py",
+        "pool/distribution/test_weights.py",
         "supervision",
     ),
     "security": (

@@ -7,6 +7,7 @@ does not import files that have no test for it.
 from __future__ import annotations
 
 import re
+import zlib
 from collections.abc import Iterable
 from functools import cache
 from itertools import compress, product
@@ -18,9 +19,38 @@ GATE = "not long and not alone and (not kafka or smoke)"
 """The tests of `make test`."""
 SUITES = frozenset({"long", "deep", "alone", "outside", "smoke"})
 """Marks that name the run of a test."""
+LONGEST = (
+    "tests/spark/test_short.py",
+    "tests/integration/test_requests_as_brokers_read_them.py",
+    "tests/listener/test_fuzz.py",
+    "tests/relay/test_differential.py",
+    "tests/pool/test_state_machine.py",
+    "tests/router/authorizer/test_authorizer.py",
+    "tests/routing/kit/test_split_and_merge.py",
+    "tests/integration/test_share_members.py",
+    "tests/wire/test_trees.py",
+    "tests/upstream/raw/test_fetching.py",
+    "tests/pool/distribution/test_reservations.py",
+    "tests/router/test_groups.py",
+    "tests/wire/test_encoder.py",
+    "tests/integration/test_interceptors_of_impatient_clients.py",
+    "tests/demo/test_demo.py",
+    "tests/supervision/test_supervisor.py",
+    "tests/runtime/interception/test_workers.py",
+)
+"""The files of `make test` that take ten seconds or more. They begin first: a long file that begins last leaves the
+other processes idle. Those that wait and those that compute take turns."""
 
 _MARKED_BY_IMPORT = {"tests.clients.selection": {"long", "deep"}, "tests.relay.advertised": {"long", "deep", "smoke"}}
 """Modules that mark the tests of the files that import them."""
+
+
+def place_in_gate(file: str) -> tuple[int, int]:
+    """Returns a sort key for a file of `make test`: the longest first, then all others in an order that mixes folders.
+
+    Neighbours in a folder wait alike or compute alike. Mixed, some test processes wait while others compute.
+    """
+    return LONGEST.index(file) if file in LONGEST else len(LONGEST), zlib.crc32(file.encode())
 
 
 def may_have(expression: str, named: Iterable[str]) -> bool:

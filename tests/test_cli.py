@@ -11,21 +11,20 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.app.running import COMMAND
+from tests.integration.processes import completed
+
 CONFIG = Path(__file__).parents[1] / "config"
 
 
 def kafka_mesh(*arguments: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "mesh.cli", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        env={"PATH": "/usr/bin:/bin", "COLUMNS": "120"} | environment,
-    )
+    return completed([*COMMAND, *arguments], environment={"COLUMNS": "120"} | environment)
 
 
 def test_version() -> None:
-    done = kafka_mesh("--version")
+    environment = {"PATH": "/usr/bin:/bin", "COLUMNS": "120"}
+    command = [sys.executable, "-m", "mesh.cli", "--version"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment)
     assert (done.returncode, done.stdout) == (0, f"kafka-mesh {version('kafka-mesh')}\n")
 
 

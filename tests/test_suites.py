@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.suites import GATE, marks_named_in, may_have
+from tests.suites import GATE, LONGEST, marks_named_in, may_have, place_in_gate
 
+ROOT = Path(__file__).parents[1]
 LONG = "long and not alone and not outside and not deep"
 
 
@@ -41,3 +42,10 @@ def test_marks_are_named_or_come_by_an_import(tmp_path: Path) -> None:
 
 def test_make_runs_the_gate() -> None:
     assert f'-m "{GATE}"' in Path(__file__).parents[1].joinpath("Makefile").read_text()
+
+
+def test_the_longest_files_begin_first_and_all_are_there() -> None:
+    files = [str(file.relative_to(ROOT)) for file in ROOT.glob("tests/**/test_*.py")]
+    assert set(LONGEST) <= set(files)
+    ordered = sorted(files, key=place_in_gate)
+    assert tuple(ordered[: len(LONGEST)]) == LONGEST

@@ -16,6 +16,7 @@ from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.integration.processes import START, ChildProcess, completed, eventually, free_port
+from tests.mock_cluster import EmbeddedCluster
 
 COMMAND = [str(Path(sys.executable).with_name("kafka-mesh"))]
 TOPIC = "orders"
@@ -27,9 +28,10 @@ class MockCluster:
     """One broker inside of this process. Its topic has four partitions."""
 
     def __init__(self) -> None:
-        self._producer = Producer({"test.mock.num.brokers": 1, "log_level": 0})
-        (broker,) = self._producer.list_topics(TOPIC, timeout=30).brokers.values()
-        self.address = f"{broker.host}:{broker.port}"
+        self._cluster = EmbeddedCluster()
+        self.address = self._cluster.bootstrap_servers
+        self._producer = Producer({"bootstrap.servers": self.address, "log_level": 0})
+        self._producer.list_topics(TOPIC, timeout=30)
 
     def produce(self, values: Iterable[str]) -> set[str]:
         made = set(values)

@@ -37,7 +37,14 @@ def test_steps_see_a_walk() -> None:
     assert long > 4 * short
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=lambda scenario: scenario.case)
+FIRST, *OTHERS = SCENARIOS.values()
+
+
+@pytest.mark.parametrize(
+    "scenario",
+    [FIRST, *(pytest.param(each, marks=pytest.mark.long) for each in OTHERS)],
+    ids=lambda scenario: scenario.case,
+)
 def test_the_benchmark_measures_it(scenario: Scenario) -> None:
     curve = measure(scenario, short=True)
     assert [point.size for point in curve.points] == list(scenario.small)

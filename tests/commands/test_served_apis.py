@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +20,8 @@ from mesh.records.spans import ClusterName
 from mesh.routing.names import RouterName
 from mesh.wire.apis import ApiKey
 from mesh.wire.client.messages import VersionRange
-from tests.app.running import MockCluster
-from tests.integration.processes import free_port, free_ports
+from tests.app.running import COMMAND, MockCluster
+from tests.integration.processes import completed, free_port, free_ports
 from tests.router.pass_through import install_pass_through
 
 
@@ -123,8 +122,7 @@ def check(folder: Path, address: str) -> subprocess.CompletedProcess[str]:
     ]
     tree = {"clusters": [{"name": "eu", "bootstrap_servers": address}], "virtual_clusters": virtual_clusters}
     file.write_text(yaml.safe_dump(tree))
-    command = [sys.executable, "-m", "mesh.cli", "check", "--apis", str(file)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    return completed([*COMMAND, "check", "--apis", file])
 
 
 def test_a_cluster_is_asked(tmp_path: Path) -> None:
@@ -170,8 +168,7 @@ def test_the_others_are_shown_when_a_cluster_does_not_answer(tmp_path: Path) -> 
     }
     file = tmp_path / "mesh.yaml"
     file.write_text(yaml.safe_dump(tree))
-    command = [sys.executable, "-m", "mesh.cli", "check", "--apis", str(file)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    done = completed([*COMMAND, "check", "--apis", file])
     assert done.returncode == 1, done
     assert "one: a relay of eu (unknown: eu)" in done.stdout
     assert "two: the router all (unknown: asia)" in done.stdout

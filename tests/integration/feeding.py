@@ -164,7 +164,7 @@ def stored_upstream(cluster: KafkaCluster, *topics: str) -> Iterator[Stored]:
         "enable.partition.eof": True,
     }
     consumer = Consumer(properties)
-    metadata = consumer.list_topics(timeout=10).topics
+    metadata = consumer.list_topics(timeout=60).topics
     unfinished = {(topic, partition) for topic in topics for partition in metadata[topic].partitions}
     consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for topic, partition in unfinished])
     deadline = time.monotonic() + 60
@@ -185,8 +185,8 @@ def log_ends(cluster: KafkaCluster, topic: str) -> dict[int, int]:
     consumer = Consumer({**CLIENT_PROPERTIES, "bootstrap.servers": cluster.bootstrap_servers, "group.id": "ends"})
     try:
         ends = {}
-        for partition in consumer.list_topics(topic, timeout=10).topics[topic].partitions:
-            bounds = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=10, cached=False)
+        for partition in consumer.list_topics(topic, timeout=60).topics[topic].partitions:
+            bounds = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=60, cached=False)
             assert bounds is not None
             ends[partition] = bounds[1]
         return ends

@@ -165,7 +165,7 @@ class MeshProcess:
             raise
 
     def _get(self, path: str) -> str:
-        with urllib.request.urlopen(f"http://127.0.0.1:{self._admin}{path}", timeout=5) as response:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self._admin}{path}", timeout=30) as response:
             body: bytes = response.read()
             return body.decode()
 

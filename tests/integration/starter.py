@@ -1,13 +1,14 @@
 """Starts the meshes of the tests: a process that has imported the mesh forks for each of them.
 
 A mesh imports some 1,500 modules, which is two seconds of CPU, and `make test` starts hundreds of meshes. A forked mesh
-runs the same command with arguments, environment, folder and files of its own. So do the commands that tests use on the
-way. Tests of the start itself, and of the command line, start the program.
+runs the same command with arguments, environment, folder and files of its own. So do the commands that tests use, and
+those of the command line's tests. Tests of the start itself start the program.
 """
 
 from __future__ import annotations
 
 import ctypes
+import gc
 import importlib
 import json
 import os
@@ -127,6 +128,7 @@ def main(descriptor: int) -> None:
     """Forks as asked until the other end is gone; in a forked process, runs the mesh."""
     for name in IMPORTED:
         importlib.import_module(name)
+    gc.freeze()  # a forked process copies the memory of each object that its collector looks at
     assert len(os.listdir("/proc/self/task")) == 1, "a thread of an imported module would be missing after a fork"
     with socket.socket(fileno=descriptor) as connection:
         arguments = _serve(connection)

@@ -9,14 +9,11 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
-from tests.integration.jars import kafka_jars, missing_programs
 from tests.integration.kafka import KafkaCluster
 from tests.integration.processes import eventually
 from tests.integration.relay_mesh import RelayMesh
 
 pytestmark = [
-    pytest.mark.kafka,
-    pytest.mark.skipif(bool(missing_programs()), reason="a real Apache Kafka needs Java 17 and Maven"),
     pytest.mark.timeout(300),
 ]
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -25,10 +22,8 @@ Found = list[tuple[int, bytes | None, list[tuple[str, bytes | None]]]]
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
-    cluster = KafkaCluster("eu", kafka_jars(), tmp_path_factory.mktemp("kafka"))
-    yield cluster
-    cluster.kill()
+def cluster(kafka: KafkaCluster) -> KafkaCluster:
+    return kafka
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,6 @@ import pytest
 from confluent_kafka import Consumer, Producer, ShareConsumer, TopicPartition
 
 from tests.integration.interceptor_workers import kill_workers
-from tests.integration.jars import kafka_jars, missing_programs
 from tests.integration.kafka import KafkaCluster
 from tests.integration.mesh_process import MeshProcess
 from tests.integration.processes import eventually, free_ports
@@ -26,8 +25,6 @@ from tests.runtime.interception.misbehaving import Misbehaving
 DEEP = [pytest.mark.long, pytest.mark.deep]
 
 pytestmark = [
-    pytest.mark.kafka,
-    pytest.mark.skipif(bool(missing_programs()), reason="a real Apache Kafka needs Java 17 and Maven"),
     pytest.mark.timeout(300),
 ]
 ROOT = Path(__file__).parents[2]
@@ -73,10 +70,8 @@ class PoolMesh(MeshProcess):
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
-    cluster = KafkaCluster("eu", kafka_jars(), tmp_path_factory.mktemp("kafka"))
-    yield cluster
-    cluster.kill()
+def cluster(kafka: KafkaCluster) -> KafkaCluster:
+    return kafka
 
 
 @pytest.fixture(params=["raw", pytest.param("librdkafka", marks=DEEP)])

@@ -12,25 +12,20 @@ import yaml
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from tests.integration.jars import kafka_jars, missing_programs
 from tests.integration.kafka import KafkaCluster
 from tests.integration.mesh_process import MeshProcess
 from tests.integration.processes import eventually, free_port
 from tests.integration.relay_mesh import RelayMesh
 
 pytestmark = [
-    pytest.mark.kafka,
-    pytest.mark.skipif(bool(missing_programs()), reason="a real Apache Kafka needs Java 17 and Maven"),
     pytest.mark.timeout(300),
 ]
 EXAMPLE = Path(__file__).parents[2] / "config" / "relay.yaml"
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
-    cluster = KafkaCluster("eu", kafka_jars(), tmp_path_factory.mktemp("kafka"))
-    yield cluster
-    cluster.kill()
+def cluster(kafka: KafkaCluster) -> KafkaCluster:
+    return kafka
 
 
 @pytest.fixture

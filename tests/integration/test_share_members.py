@@ -18,6 +18,10 @@ from tests.integration.share_members import ShareBench, ShareMember
 
 OLD = "2.8.2"
 EARLIEST = {"auto_offset_reset": "earliest"}
+EACH_PAIR = pytest.mark.parametrize(
+    "bench", [pytest.param("kafka_pair", marks=pytest.mark.smoke), "old_and_new"], indirect=True
+)
+"""The pair of all tests is enough for `make test`."""
 
 
 @pytest.fixture(scope="module")
@@ -34,17 +38,17 @@ def old_and_new(
 
 
 @pytest.fixture
-def bench(
-    old_and_new: tuple[KafkaCluster, KafkaCluster], tmp_path: Path, request: pytest.FixtureRequest
-) -> Iterator[ShareBench]:
+def bench(kafka: KafkaCluster, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[ShareBench]:
+    """Of the old and the new cluster, or of those of another fixture."""
+    clusters: tuple[KafkaCluster, KafkaCluster] = request.getfixturevalue(getattr(request, "param", "old_and_new"))
     name = re.sub(r"\W+|_", "-", request.node.name.removeprefix("test_")).strip("-")
-    bench = ShareBench(old_and_new, name, tmp_path)
+    bench = ShareBench(clusters, name, tmp_path)
     bench.create_topics()
     yield bench
     bench.end()
 
 
-@pytest.mark.smoke
+@EACH_PAIR
 def test_share_members_have_every_record_once(bench: ShareBench) -> None:
     """Of every shape, in every codec; explicit and implicit acknowledgements, librdkafka and Java; from several
     nodes."""
@@ -62,7 +66,7 @@ def test_share_members_have_every_record_once(bench: ShareBench) -> None:
     assert not any(member.events["error"] + member.events["commit failed"] for member in bench.members)
 
 
-@pytest.mark.smoke
+@EACH_PAIR
 def test_released_records_come_again_with_their_counts(bench: ShareBench) -> None:
     bench.start_mesh(share=EARLIEST)
     members = [bench.share("one", releases=True), bench.share("two", releases=True)]

@@ -28,6 +28,7 @@ from mesh.wire.messages import (
 )
 from mesh.wire.reader import MAX_ELEMENTS, Cursor
 from mesh.wire.writer import encode_unsigned_varint
+from tests.wire.each_version import each_version
 from tests.wire.entities import ALL_VERSIONS, BY_TABLES, encode, entities, lift, sample, values
 from tests.wire.spellings import Spelling
 
@@ -51,7 +52,7 @@ def assert_message(message: Any, expected: Mapping[str, Any]) -> None:
             assert value == expected[field.name], field.name
 
 
-@pytest.mark.parametrize(("api_key", "version"), BY_TABLES)
+@each_version(BY_TABLES)
 @settings(max_examples=max(settings().max_examples // 3, 1), suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_reads_what_kio_writes(api_key: ApiKey, version: int, data: st.DataObject) -> None:
@@ -60,7 +61,7 @@ def test_reads_what_kio_writes(api_key: ApiKey, version: int, data: st.DataObjec
     assert_message(message, lift(api_key, version, values(request)))
 
 
-@pytest.mark.parametrize(("api_key", "version"), ALL_VERSIONS)
+@each_version(ALL_VERSIONS)
 def test_every_prefix_is_truncated_and_no_tail_is_looked_at(api_key: ApiKey, version: int) -> None:
     body = encode(sample(load_request_schema(api_key, version)))
     for end in range(len(body)):
@@ -210,7 +211,7 @@ def test_all_topics_as_librdkafka_asks_for_them(version: int) -> None:
     )
 
 
-@pytest.mark.parametrize(("api_key", "version"), ALL_VERSIONS)
+@each_version(ALL_VERSIONS)
 def test_a_wide_varint_is_the_number_that_it_says(api_key: ApiKey, version: int) -> None:
     entity = sample(load_request_schema(api_key, version))
     assert Spelling().write(entity) == encode(entity)

@@ -30,6 +30,7 @@ from mesh.wire.messages import (
     OffsetFetchTopicResponse,
     ResponseMessage,
 )
+from tests.wire.each_version import each_version
 from tests.wire.entities import BY_TABLES, build, decode, entities, lift, values
 
 RESPONSES: Mapping[ApiKey, type] = {
@@ -45,7 +46,7 @@ def test_every_message_fits_every_version() -> None:
     encoder.check()
 
 
-@pytest.mark.parametrize(("api_key", "version"), BY_TABLES)
+@each_version(BY_TABLES)
 @settings(max_examples=max(settings().max_examples // 3, 1), suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_kio_reads_what_we_write(api_key: ApiKey, version: int, data: st.DataObject) -> None:

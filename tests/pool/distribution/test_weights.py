@@ -26,8 +26,18 @@ def shares(world: World, consumers: list[Consumer], size: int, seconds: int = 20
     return [each / sum(had) for each in had]
 
 
-@pytest.mark.parametrize("weights", [(2.0, 1.0, 1.0), (0.05, 1.0, 1.0), (8.0, 4.0, 1.0), (1.0, 1.0, 1.0)])
-@pytest.mark.parametrize(("batch", "size"), [(None, 10), pytest.param(10, 200, marks=DEEP), (100, 200)])
+UNEVEN = [(2.0, 1.0, 1.0), (0.05, 1.0, 1.0), (8.0, 4.0, 1.0), (1.0, 1.0, 1.0)]
+
+
+@pytest.mark.parametrize(
+    ("weights", "batch", "size"),
+    [
+        *((weights, None, 10) for weights in UNEVEN),
+        (UNEVEN[1], 100, 200),
+        *(pytest.param(weights, 100, 200, marks=pytest.mark.long) for weights in UNEVEN if weights != UNEVEN[1]),
+        *(pytest.param(weights, 10, 200, marks=DEEP) for weights in UNEVEN),
+    ],
+)
 def test_shares_are_within_a_tenth_of_the_weights(weights: tuple[float, ...], batch: int | None, size: int) -> None:
     world = World(PoolSettings(sharing=Sharing(weights=tuple(rule(f"c{i}", each) for i, each in enumerate(weights)))))
     world.batch_size = batch

@@ -28,8 +28,7 @@ def test_what_is_advertised_has_a_guard(sides: Sides) -> None:
     assert list(sides.versions) == ASKED, "both serve them"
 
 
-@pytest.mark.parametrize("user", USERS)
 @pytest.mark.parametrize("api_key", ASKED, ids=lambda each: each.name)
-def test_errors_are_a_brokers(sides: Sides, api_key: ApiKey, user: str) -> None:
-    differing = differences(sides, api_key, user)
+def test_errors_are_a_brokers(sides: Sides, api_key: ApiKey) -> None:
+    differing = [f"{user}: {each}" for user in USERS for each in differences(sides, api_key, user)]
     assert not differing, "\n".join(differing)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 from uuid import UUID
 
 import pytest
-from confluent_kafka import Producer
 
 from mesh.records.spans import CommitPosition, UpstreamPartition
 from mesh.upstream.engine import (
@@ -22,21 +22,24 @@ from mesh.upstream.engine import (
 )
 from mesh.upstream.raw.engine import RawEngine
 from mesh.upstream.raw.reading import Reading
+from tests.mock_cluster import EmbeddedCluster
 from tests.upstream.harness import RunningEngine, engine, new_name, produce, run, source
 
 
 def test_records_commits_and_going_on(mock_cluster: str) -> None:
     topic, group = new_name("topic"), new_name("group")
     produce(mock_cluster, topic, 50)
+    # The mock cluster waits for the session of a member that has left.
+    settings: dict[str, Any] = {"reads_with": "raw", "session_timeout_ms": 3_000}
 
     async def test() -> None:
-        async with engine(mock_cluster, group, topic, reads_with="raw") as running:
+        async with engine(mock_cluster, group, topic, **settings) as running:
             await running.ends(4)
             assert [record.offset for record in running.records(topic)] == list(range(50))
             # librdkafka's decoded records come in bytes of their own.
             assert all(isinstance(batch.data, memoryview) for event in running.all(Received) for batch in event.batches)
             assert await running.commit({source(topic): CommitPosition(20)}) == {source(topic): 0}
-        async with engine(mock_cluster, group, topic, reads_with="raw") as running:
+        async with engine(mock_cluster, group, topic, **settings) as running:
             assert (await running.assigned())[0].start == 20
             await running.ends(4)
             assert next(batch.first for event in running.all(Received) for batch in event.batches) == 20
@@ -46,12 +49,11 @@ def test_records_commits_and_going_on(mock_cluster: str) -> None:
 
 
 def test_leaders_on_several_brokers() -> None:
-    host = Producer({"test.mock.num.brokers": 3, "log_level": 0})
-    brokers = host.list_topics(timeout=10).brokers.values()
-    bootstrap = ",".join(f"{broker.host}:{broker.port}" for broker in brokers)
+    cluster = EmbeddedCluster(brokers=3)
+    bootstrap = cluster.bootstrap_servers
     topics = [new_name("topic") for _ in range(10)]  # their leaders are random
     for topic in topics:
-        produce(bootstrap, topic, 20)
+        produce(bootstrap, topic, 20, **{"enable.idempotence": False})  # it would ask for an id each time
 
     async def test() -> None:
         async with engine(bootstrap, new_name("group"), *topics, reads_with="raw") as running:
@@ -62,7 +64,7 @@ def test_leaders_on_several_brokers() -> None:
             assert len({reading.leader for reading in running.engine._readings.values()}) > 1
 
     run(test)
-    del host
+    del cluster
 
 
 @pytest.mark.long

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 from confluent_kafka import Producer
 
+from mesh.upstream.store import topic as topic_module
 from mesh.upstream.store.documents import DocumentKind, DocumentTooLarge, StoreUnavailable, StoreUnreadable
 from mesh.upstream.store.topic import LARGEST_DOCUMENT
 from tests.upstream.harness import TIMEOUT, new_name, run
@@ -14,6 +15,13 @@ from tests.upstream.store.opened import opened, opening
 
 EPOCHS = DocumentKind("epochs", 1)
 LATER = DocumentKind("epochs", 2)
+
+
+@pytest.fixture(autouse=True)
+def _without_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mock broker answers a Fetch that waits when its time is over, and never describes a topic."""
+    monkeypatch.setitem(topic_module._READER, "fetch.wait.max.ms", 10)
+    monkeypatch.setattr(topic_module, "POLICY_TIMEOUT", 0.1)
 
 
 def new_topic(mock_cluster: str) -> str:
@@ -62,7 +70,9 @@ def test_each_writer_is_told_what_stood_directly_before_its_own(mock_cluster: st
     run(test)
 
 
-def test_nothing_is_read_or_written_before_all_of_it_has_been_read() -> None:
+def test_nothing_is_read_or_written_before_all_of_it_has_been_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(topic_module, "REQUEST_TIMEOUT", 0.5)  # closing waits for the request
+
     async def test() -> None:
         async with opening("127.0.0.1:1", "nowhere") as (store, _):
             with pytest.raises(StoreUnavailable):

@@ -15,7 +15,7 @@ from mesh.wire.entities.fields import Field
 from mesh.wire.entities.kinds import EntityKind
 from mesh.wire.entities.layouts import layout
 from mesh.wire.trees import Tree, read_tree, write_tree
-from tests.wire.entities.messages import MESSAGES, Message, named, sample_body
+from tests.wire.entities.messages import MESSAGES, Message, by_side, named_side, sample_body
 
 MOVED = 0x300
 OF_PARTITIONS = (
@@ -85,14 +85,16 @@ def has_partitions(fields: Sequence[Field]) -> bool:
 WITH_PARTITIONS = [message for message in MESSAGES if has_partitions(layout(*message))]
 
 
-@pytest.mark.parametrize("message", WITH_PARTITIONS, ids=named)
-def test_all_numbers_of_partitions_and_no_others(message: Message) -> None:
-    body, to = sample_body(*message), Moving()
-    told = b"".join(program_with_partitions(*message).translate(memoryview(body), 0, to))
-    assert len(told) == len(body), "numbers have fixed sizes"
-    assert read_tree(*message, told) == moved(layout(*message), read_tree(*message, body))
-    assert to.asked
-    assert b"".join(program(*message).translate(memoryview(body), 0, to)) == body, "and others ask about none"
+@pytest.mark.parametrize("versions", by_side(WITH_PARTITIONS), ids=named_side)
+def test_all_numbers_of_partitions_and_no_others(versions: list[Message]) -> None:
+    for message in versions:
+        body, to = sample_body(*message), Moving()
+        told = b"".join(program_with_partitions(*message).translate(memoryview(body), 0, to))
+        assert len(told) == len(body), f"{message}: numbers have fixed sizes"
+        assert read_tree(*message, told) == moved(layout(*message), read_tree(*message, body)), message
+        assert to.asked, message
+        others = b"".join(program(*message).translate(memoryview(body), 0, to))
+        assert others == body, f"{message}: programs without partitions ask about none"
 
 
 def test_a_partition_is_one_of_the_topic_in_front_of_it() -> None:
