@@ -138,6 +138,7 @@ def codes(answer: Tree) -> set[int]:
     return {code for _, key, code in told(answer) if key.endswith("error_code")}
 
 
+@pytest.mark.smoke
 def test_the_coordinator_answers_about_offsets(front: Front) -> None:
     group = f"offsets-{free_port()}"
     node, address = coordinator(front, group)
@@ -209,6 +210,7 @@ def test_a_broker_refuses_the_configuration_of_a_node_that_the_cluster_lacks(fro
     assert {each["resource_name"]: each["error_code"] for each in answer["results"]} == {"77": 42, "101": 0}
 
 
+@pytest.mark.smoke
 def test_java_consumes_with_the_consumer_protocol(front: Front) -> None:
     group = f"java-{free_port()}"
     file = front.folder / "consumer.properties"
