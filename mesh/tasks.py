@@ -4,7 +4,8 @@ task that runs until the process stops starts again after a rest."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final, Protocol, TypeAlias
@@ -34,6 +35,7 @@ class TaskName(Enum):
     RELOAD = "reload"
     REMINDERS = "reminders"
     SIGNALS = "signals"
+    STOP = "stop"
     TOKEN_KEYS = "token_keys"
     WATCHED_FILES = "watched_files"
 
@@ -72,6 +74,31 @@ class TaskReports(Protocol):
         """Called when a task was cancelled."""
 
 
+class Guard:
+    """Runs steps that no failure may keep from the next ones. reports: gets the failures. has_failed: whether a step
+    has failed."""
+
+    def __init__(self, reports: TaskReports) -> None:
+        self._reports = reports
+        self.has_failed = False
+
+    @contextmanager
+    def step(self, task: OwnedTask) -> Iterator[None]:
+        """Runs one step, and reports its failure."""
+        try:
+            yield
+        except BaseException as problem:
+            if is_order(problem):
+                raise
+            self.has_failed = True
+            self._reports.failed(task, problem, None)
+
+    async def attempt(self, task: OwnedTask, run: Run) -> None:
+        """Runs one step of several at the same time."""
+        with self.step(task):
+            await run()
+
+
 class Tasks:
     """The tasks of a task group. group: cancels them at the end; none of them ends it. reports: gets their failures."""
 
@@ -81,7 +108,7 @@ class Tasks:
 
     def start(self, task: OwnedTask, run: Run) -> None:
         """Starts a task of one attempt. A failure is reported, and ends only the task."""
-        self._group.start_soon(self._attempt, task, run)
+        self._group.start_soon(Guard(self._reports).attempt, task, run)
 
     def keep(self, task: OwnedTask, run: Run) -> None:
         """Starts a task that runs until it is cancelled, as `keep_running` does."""
@@ -118,14 +145,6 @@ class Tasks:
             if settling is not None:
                 settling.cancel()
             self._reports.forget(task)
-
-    async def _attempt(self, task: OwnedTask, run: Run) -> None:
-        try:
-            await run()
-        except BaseException as problem:
-            if is_order(problem):
-                raise
-            self._reports.failed(task, problem, None)
 
     async def _keep_started(self, task: OwnedTask, run: StatusRun, *, task_status: anyio.abc.TaskStatus[None]) -> None:
         first = _FirstStart(task_status)

@@ -22,7 +22,7 @@ from mesh.app import application
 from mesh.app.application import Application
 from mesh.app.clusters import UpstreamClusters
 from mesh.config.load import load
-from mesh.tasks import OwnedTask, TaskName, Tasks
+from mesh.tasks import Guard, OwnedTask, TaskName, Tasks
 from tests.app.test_refused_reloads import failures_of
 from tests.integration.processes import free_ports
 from tests.integration.security.certificates import Authority
@@ -35,6 +35,8 @@ AT |= dict.fromkeys((TaskName.HANDSHAKE, TaskName.METRICS_EXPORT, TaskName.WATCH
 watched file keeps what is thrown while it is read to itself."""
 ATTEMPTS = {TaskName.HANDSHAKE, TaskName.RELOAD}
 """Tasks that do not start again."""
+NAMES = set(TaskName) - {TaskName.STOP}
+"""tests/app/test_stops.py has the stop."""
 
 
 @coroutine
@@ -61,18 +63,18 @@ class Planted:
     """Throws once into every task. left: names of tasks that have not been hit."""
 
     def __init__(self, problem: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.left = set(TaskName)
+        self.left = set(NAMES)
         self._problem = problem
-        keep, attempt = Tasks.keep_running, Tasks._attempt
+        keep, attempt = Tasks.keep_running, Guard.attempt
 
         async def keep_running(of: Tasks, task: OwnedTask, run: Any, *more: Any) -> None:
             await keep(of, task, self._planted(task, run), *more)
 
-        async def attempted(of: Tasks, task: OwnedTask, run: Any) -> None:
+        async def attempted(of: Guard, task: OwnedTask, run: Any) -> None:
             await attempt(of, task, self._planted(task, run) if task.name in ATTEMPTS else run)
 
         monkeypatch.setattr(Tasks, "keep_running", keep_running)
-        monkeypatch.setattr(Tasks, "_attempt", attempted)
+        monkeypatch.setattr(Guard, "attempt", attempted)
 
     def _planted(self, task: OwnedTask, run: Any) -> Callable[[], Awaitable[object]]:
         async def planted() -> object:
@@ -172,7 +174,7 @@ async def test_every_task_is_hit_and_the_process_goes_on(
                 await connect()
                 await anyio.sleep(0.05)
             await until(lambda: not planted.left)
-            await until(lambda: all(map(failed, TaskName)))
+            await until(lambda: all(map(failed, NAMES)))
             await until(lambda: not apps[0]._readiness.degraded())
             url = f"http://{tree['admin']['listen']}/reload"
             asked = urllib.request.Request(url, method="POST")
@@ -183,6 +185,6 @@ async def test_every_task_is_hit_and_the_process_goes_on(
     assert codes == [0]
     told = [(each["task"], each["event"]) for each in logs if each["event"] in ("task failed", "task works again")]
     assert set(told) == {
-        *((name.value, "task failed") for name in TaskName),
-        *((name.value, "task works again") for name in set(TaskName) - ATTEMPTS),
+        *((name.value, "task failed") for name in NAMES),
+        *((name.value, "task works again") for name in NAMES - ATTEMPTS),
     }
