@@ -44,7 +44,7 @@ from mesh.listener.limits import Descriptors, raise_descriptor_limit
 from mesh.listener.watched_files import watch
 from mesh.memory import MemoryBudget
 from mesh.records.spans import ClusterName
-from mesh.tasks import Guard, OwnedTask, TaskName, Tasks
+from mesh.tasks import Guard, OwnedTask, TaskName, Tasks, reporting
 from mesh.telemetry.journal import DeliveryLogs, Journal
 from mesh.telemetry.logs import configure_logs, get_logger
 from mesh.telemetry.loop_lag import measure_loop_lag
@@ -76,7 +76,10 @@ def run(config: Config, file: Path, worker: ThisWorker | None = None) -> int:
 async def _run(config: Config, file: Path, worker: ThisWorker | None) -> int:
     app = Application(config, file, worker)
     # The receiver stays open: while no code receives signals, SIGHUP would end the process.
-    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
+    with (
+        anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals,
+        reporting(app.task_health),
+    ):
         code = await _serve(app, signals)
     log.info("stopped")
     return code

@@ -35,8 +35,9 @@ AT |= dict.fromkeys((TaskName.HANDSHAKE, TaskName.METRICS_EXPORT, TaskName.WATCH
 watched file keeps what is thrown while it is read to itself."""
 ATTEMPTS = {TaskName.HANDSHAKE, TaskName.RELOAD}
 """Tasks that do not start again."""
-NAMES = set(TaskName) - {TaskName.STOP}
-"""tests/app/test_stops.py has the stop."""
+ELSEWHERE = {TaskName.CALLBACK, TaskName.STOP, TaskName.THREAD, TaskName.UNRAISABLE}
+"""tests/app/test_stops.py has the stop, tests/test_tasks.py the other ones."""
+NAMES = set(TaskName) - ELSEWHERE
 
 
 @coroutine
