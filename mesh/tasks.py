@@ -50,16 +50,20 @@ class TaskName(Enum):
     ACCEPTING = "accepting", Owner.VIRTUAL_CLUSTER
     ADMIN = "admin", Owner.PROCESS
     CALLBACK = "callback", Owner.PROCESS
+    EFFECT = "effect", Owner.GROUP
+    ENGINE_CLOSE = "engine_close", Owner.GROUP
     HANDSHAKE = "handshake", Owner.CONNECTION
     LOOP_LAG = "loop_lag", Owner.PROCESS
     METRICS_EXPORT = "metrics_export", Owner.PROCESS
     PEERS = "peers", Owner.PROCESS
     RELOAD = "reload", Owner.PROCESS
     REMINDERS = "reminders", Owner.PROCESS
+    SHARE_GROUP = "share_group", Owner.GROUP
     SIGNALS = "signals", Owner.PROCESS
     STOP = "stop", Owner.PROCESS
     THREAD = "thread", Owner.PROCESS
     TOKEN_KEYS = "token_keys", Owner.VIRTUAL_CLUSTER
+    TOOL_QUERY = "tool_query", Owner.REQUEST
     UNRAISABLE = "unraisable", Owner.PROCESS
     WATCHED_FILES = "watched_files", Owner.PROCESS
 
@@ -125,7 +129,7 @@ class Guard:
             await run()
 
 
-def begin(task: OwnedTask, run: Run, failed: Callable[[], None] = lambda: None) -> asyncio.Task[None]:
+def begin(task: OwnedTask, run: Run, failed: Callable[[], object] = lambda: None) -> asyncio.Task[None]:
     """Starts a task of one attempt that no code awaits. A failure is reported, and ends only the task. failed: called
     after a failure; ends the owner, if that cannot continue without the task."""
     return asyncio.get_running_loop().create_task(_begun(task, run, failed), name=task.name.value)
@@ -195,7 +199,7 @@ class _LoopReports:
 _REPORTS: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, TaskReports]] = WeakKeyDictionary()
 
 
-async def _begun(task: OwnedTask, run: Run, failed: Callable[[], None]) -> None:
+async def _begun(task: OwnedTask, run: Run, failed: Callable[[], object]) -> None:
     guard = Guard(reports())
     await guard.attempt(task, run)
     if guard.has_failed:

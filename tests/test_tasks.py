@@ -30,6 +30,8 @@ from tests.fake_time import in_fake_time
 
 TASK = OwnedTask(TaskName.TOKEN_KEYS, "shop")
 OTHER = OwnedTask(TaskName.PEERS)
+UNHANDLED = {TaskName.CALLBACK, TaskName.THREAD, TaskName.UNRAISABLE}
+"""Failures that no code handles."""
 
 
 async def cancelled_elsewhere() -> None:

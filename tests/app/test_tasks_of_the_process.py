@@ -26,6 +26,8 @@ from mesh.tasks import Guard, OwnedTask, TaskName, Tasks
 from tests.app.test_refused_reloads import failures_of
 from tests.integration.processes import free_ports
 from tests.integration.security.certificates import Authority
+from tests.runtime.pool.test_failures import IN_POOLS
+from tests.test_tasks import UNHANDLED
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
 
@@ -35,8 +37,8 @@ AT |= dict.fromkeys((TaskName.HANDSHAKE, TaskName.METRICS_EXPORT, TaskName.WATCH
 watched file keeps what is thrown while it is read to itself."""
 ATTEMPTS = {TaskName.HANDSHAKE, TaskName.RELOAD}
 """Tasks that do not start again."""
-ELSEWHERE = {TaskName.CALLBACK, TaskName.STOP, TaskName.THREAD, TaskName.UNRAISABLE}
-"""tests/app/test_stops.py has the stop, tests/test_tasks.py the other ones."""
+ELSEWHERE = {TaskName.STOP, *UNHANDLED, *IN_POOLS}
+"""tests/app/test_stops.py has the stop."""
 NAMES = set(TaskName) - ELSEWHERE
 
 

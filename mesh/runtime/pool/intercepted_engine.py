@@ -25,6 +25,7 @@ from mesh.records.fetched import split_into_runs
 from mesh.records.spans import CommitPosition, Span, TopicName, UpstreamPartition
 from mesh.runtime.interception.interceptor_runner import InterceptorRunner, InterceptorWork
 from mesh.security.principals import ANONYMOUS
+from mesh.tasks import is_order
 from mesh.upstream.engine import (
     Assigned,
     CommitToken,
@@ -262,7 +263,9 @@ class InterceptedEngine:
     async def _work(self, key: tuple[UpstreamPartition, bool], queue: _PartitionQueue) -> None:
         try:
             await self._empty(key, queue)
-        except Exception as problem:  # noqa: BLE001 - reported with its traceback; another engine is made
+        except BaseException as problem:
+            if is_order(problem):
+                raise
             self._forget({source for source, _ in self._queues})
             self._deliver_safely(EngineFailed(repr(problem), "".join(traceback.format_exception(problem))))
 
