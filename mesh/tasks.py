@@ -49,12 +49,18 @@ class TaskName(Enum):
 
     ACCEPTING = "accepting", Owner.VIRTUAL_CLUSTER
     ADMIN = "admin", Owner.PROCESS
+    BROKERS = "brokers", Owner.VIRTUAL_CLUSTER
     CALLBACK = "callback", Owner.PROCESS
     EFFECT = "effect", Owner.GROUP
     ENGINE_CLOSE = "engine_close", Owner.GROUP
+    GROUP_OFFSETS = "group_offsets", Owner.GROUP
     HANDSHAKE = "handshake", Owner.CONNECTION
+    LEADERS = "leaders", Owner.VIRTUAL_CLUSTER
     LOOP_LAG = "loop_lag", Owner.PROCESS
+    MEMBERS_ELSEWHERE = "members_elsewhere", Owner.GROUP
     METRICS_EXPORT = "metrics_export", Owner.PROCESS
+    MOVE = "move", Owner.VIRTUAL_CLUSTER
+    MOVES = "moves", Owner.VIRTUAL_CLUSTER
     PEERS = "peers", Owner.PROCESS
     RELOAD = "reload", Owner.PROCESS
     REMINDERS = "reminders", Owner.PROCESS
@@ -64,6 +70,7 @@ class TaskName(Enum):
     THREAD = "thread", Owner.PROCESS
     TOKEN_KEYS = "token_keys", Owner.VIRTUAL_CLUSTER
     TOOL_QUERY = "tool_query", Owner.REQUEST
+    TOPOLOGIES = "topologies", Owner.VIRTUAL_CLUSTER
     UNRAISABLE = "unraisable", Owner.PROCESS
     WATCHED_FILES = "watched_files", Owner.PROCESS
 

@@ -26,6 +26,7 @@ from mesh.tasks import Guard, OwnedTask, TaskName, Tasks
 from tests.app.test_refused_reloads import failures_of
 from tests.integration.processes import free_ports
 from tests.integration.security.certificates import Authority
+from tests.runtime.entity_router.test_owned_tasks import IN_ROUTERS
 from tests.runtime.pool.test_failures import IN_POOLS
 from tests.test_tasks import UNHANDLED
 
@@ -37,7 +38,7 @@ AT |= dict.fromkeys((TaskName.HANDSHAKE, TaskName.METRICS_EXPORT, TaskName.WATCH
 watched file keeps what is thrown while it is read to itself."""
 ATTEMPTS = {TaskName.HANDSHAKE, TaskName.RELOAD}
 """Tasks that do not start again."""
-ELSEWHERE = {TaskName.STOP, *UNHANDLED, *IN_POOLS}
+ELSEWHERE = {TaskName.STOP, *UNHANDLED, *IN_POOLS, *IN_ROUTERS}
 """tests/app/test_stops.py has the stop."""
 NAMES = set(TaskName) - ELSEWHERE
 
