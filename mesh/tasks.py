@@ -188,6 +188,11 @@ def reporting(to: TaskReports) -> Iterator[None]:
         _, threading.excepthook, sys.unraisablehook = before
 
 
+def failed_in_thread(problem: BaseException) -> None:
+    """Reports the failure of a thread that continues, as `reporting` does for threads that end."""
+    threading.excepthook(threading.ExceptHookArgs((type(problem), problem, problem.__traceback__, None)))
+
+
 class _LoopReports:
     """Reports failures to the exception handler of an event loop. Implements `TaskReports`."""
 
