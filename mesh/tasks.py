@@ -49,21 +49,30 @@ class TaskName(Enum):
 
     ACCEPTING = "accepting", Owner.VIRTUAL_CLUSTER
     ADMIN = "admin", Owner.PROCESS
+    AUTHENTICATION = "authentication", Owner.CONNECTION
     BROKERS = "brokers", Owner.VIRTUAL_CLUSTER
     CALLBACK = "callback", Owner.PROCESS
+    CHOICE = "choice", Owner.CONNECTION
     EFFECT = "effect", Owner.GROUP
     ENGINE_CLOSE = "engine_close", Owner.GROUP
+    FETCH = "fetch", Owner.REQUEST
     GROUP_OFFSETS = "group_offsets", Owner.GROUP
     HANDSHAKE = "handshake", Owner.CONNECTION
+    INTAKE = "intake", Owner.GROUP
+    INTERCEPTION = "interception", Owner.REQUEST
+    INTERCEPTOR_WORKER = "interceptor_worker", Owner.VIRTUAL_CLUSTER
     LEADERS = "leaders", Owner.VIRTUAL_CLUSTER
+    LEG = "leg", Owner.CONNECTION
     LOOP_LAG = "loop_lag", Owner.PROCESS
     MEMBERS_ELSEWHERE = "members_elsewhere", Owner.GROUP
     METRICS_EXPORT = "metrics_export", Owner.PROCESS
     MOVE = "move", Owner.VIRTUAL_CLUSTER
     MOVES = "moves", Owner.VIRTUAL_CLUSTER
+    NODE_WAIT = "node_wait", Owner.CONNECTION
     PEERS = "peers", Owner.PROCESS
     RELOAD = "reload", Owner.PROCESS
     REMINDERS = "reminders", Owner.PROCESS
+    REQUEST = "request", Owner.REQUEST
     SHARE_GROUP = "share_group", Owner.GROUP
     SIGNALS = "signals", Owner.PROCESS
     STOP = "stop", Owner.PROCESS
@@ -73,6 +82,7 @@ class TaskName(Enum):
     TOPOLOGIES = "topologies", Owner.VIRTUAL_CLUSTER
     UNRAISABLE = "unraisable", Owner.PROCESS
     WATCHED_FILES = "watched_files", Owner.PROCESS
+    WORKER = "worker", Owner.PROCESS
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,10 +221,30 @@ class _LoopReports:
 _REPORTS: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, TaskReports]] = WeakKeyDictionary()
 
 
+async def finite(run: Callable[..., Awaitable[object]], *arguments: object) -> None:
+    """Calls `run` in a task group whose failure is handled. Raises EndedByItself in place of a CancelledError of its
+    own, since task groups pass over such an error in silence."""
+    try:
+        await run(*arguments)
+    except asyncio.CancelledError as problem:
+        if is_order(problem):
+            raise
+        raise EndedByItself("cancelled by nothing that may cancel it") from problem
+
+
+async def endless(run: Callable[..., Awaitable[object]], *arguments: object) -> None:
+    """Calls `run` like `finite`; it should run until it is cancelled. Raises EndedByItself if it ends by itself."""
+    await finite(run, *arguments)
+    raise EndedByItself("ended, although it should run until it is cancelled")
+
+
 async def _begun(task: OwnedTask, run: Run, failed: Callable[[], object]) -> None:
-    guard = Guard(reports())
-    await guard.attempt(task, run)
-    if guard.has_failed:
+    try:
+        await run()
+    except BaseException as problem:
+        if is_order(problem):
+            raise
+        reports().failed(task, problem, None)
         failed()
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import sys
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
 from dataclasses import dataclass, field
+from types import coroutine
+from typing import Any
 
 import anyio
 import anyio.abc
@@ -64,6 +66,26 @@ class Reports:
 
     def forget(self, task: OwnedTask) -> None:
         self.forgotten.append(task)
+
+
+@coroutine
+def throwing(work: Awaitable[object], at: int, problem: BaseException) -> Generator[Any, Any, object]:
+    """Awaits `work`, and throws at one of its awaits, counted from 1, and at all later ones: a task may keep the first
+    exception to itself."""
+    steps, count, sent, raised = work.__await__(), 0, None, None
+    while True:
+        try:
+            yielded = steps.send(sent) if raised is None else steps.throw(raised)
+        except StopIteration as end:
+            return end.value
+        count, sent, raised = count + 1, None, None
+        if count >= at:
+            raised = problem
+            continue
+        try:
+            sent = yield yielded
+        except BaseException as cancelled:  # noqa: BLE001 - it is passed on
+            raised = cancelled
 
 
 class Panic(BaseException):

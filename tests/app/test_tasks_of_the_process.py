@@ -7,9 +7,8 @@ import os
 import signal
 import ssl
 import urllib.request
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from types import coroutine
 from typing import Any
 
 import anyio
@@ -28,7 +27,8 @@ from tests.integration.processes import free_ports
 from tests.integration.security.certificates import Authority
 from tests.runtime.entity_router.test_owned_tasks import IN_ROUTERS
 from tests.runtime.pool.test_failures import IN_POOLS
-from tests.test_tasks import UNHANDLED
+from tests.runtime.test_owned_tasks import OF_CLIENTS
+from tests.test_tasks import UNHANDLED, throwing
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
 
@@ -38,29 +38,9 @@ AT |= dict.fromkeys((TaskName.HANDSHAKE, TaskName.METRICS_EXPORT, TaskName.WATCH
 watched file keeps what is thrown while it is read to itself."""
 ATTEMPTS = {TaskName.HANDSHAKE, TaskName.RELOAD}
 """Tasks that do not start again."""
-ELSEWHERE = {TaskName.STOP, *UNHANDLED, *IN_POOLS, *IN_ROUTERS}
-"""tests/app/test_stops.py has the stop."""
+ELSEWHERE = {TaskName.STOP, TaskName.WORKER, *UNHANDLED, *IN_POOLS, *IN_ROUTERS, *OF_CLIENTS}
+"""tests/app/test_stops.py has the stop, tests/supervision the workers."""
 NAMES = set(TaskName) - ELSEWHERE
-
-
-@coroutine
-def throwing(work: Awaitable[object], at: int, problem: BaseException) -> Generator[Any, Any, object]:
-    """Awaits `work`, and throws at one of its awaits, counted from 1, and at all later ones: a task may keep the first
-    exception to itself."""
-    steps, count, sent, raised = work.__await__(), 0, None, None
-    while True:
-        try:
-            yielded = steps.send(sent) if raised is None else steps.throw(raised)
-        except StopIteration as end:
-            return end.value
-        count, sent, raised = count + 1, None, None
-        if count >= at:
-            raised = problem
-            continue
-        try:
-            sent = yield yielded
-        except BaseException as cancelled:  # noqa: BLE001 - it is passed on
-            raised = cancelled
 
 
 class Planted:

@@ -12,6 +12,7 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final, TypeAlias
 
 from mesh.interceptors.chain import ChainResult
@@ -25,7 +26,7 @@ from mesh.records.fetched import split_into_runs
 from mesh.records.spans import CommitPosition, Span, TopicName, UpstreamPartition
 from mesh.runtime.interception.interceptor_runner import InterceptorRunner, InterceptorWork
 from mesh.security.principals import ANONYMOUS
-from mesh.tasks import is_order
+from mesh.tasks import OwnedTask, TaskName, begin, is_order
 from mesh.upstream.engine import (
     Assigned,
     CommitToken,
@@ -221,8 +222,8 @@ class InterceptedEngine:
         queue.events.append(event)
         self._count_bytes(key, queue, _size(event))
         if queue.working is None:
-            work = self._work(key, queue)
-            queue.working = asyncio.get_running_loop().create_task(work, name=f"intercept {key[0]}")
+            task = OwnedTask(TaskName.INTAKE, self._intake.runner.name, key[0].cluster, self._group)
+            queue.working = begin(task, partial(self._work, key, queue))
 
     def _forget(self, sources: Iterable[UpstreamPartition]) -> None:
         """Drops the queues of partitions that moved or are assigned again, and forgets that they were paused here."""

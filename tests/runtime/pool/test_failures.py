@@ -25,8 +25,8 @@ from tests.runtime.pool.test_engines import consuming
 from tests.test_tasks import Reports
 from tests.upstream.store.memory import MemoryStore
 
-IN_POOLS = {TaskName.EFFECT, TaskName.ENGINE_CLOSE, TaskName.SHARE_GROUP, TaskName.TOOL_QUERY}
-"""The tasks of pools; test_engines.py has the closing of engines."""
+IN_POOLS = {TaskName.EFFECT, TaskName.ENGINE_CLOSE, TaskName.INTAKE, TaskName.SHARE_GROUP, TaskName.TOOL_QUERY}
+"""The tasks of pools; test_engines.py has the closing of engines, test_intercepted_engine.py the intake."""
 
 
 @in_fake_time
