@@ -15,6 +15,8 @@ THREADS = {"Thread", "ThreadPoolExecutor"}
 
 AWAITED = Counter(
     {
+        "admin/connections.py:AdminServer._accept": 1,
+        "admin/connections.py:AdminServer.run_at": 1,
         "app/peers.py:Peers.ask_all": 1,
         "app/reconfiguring.py:Reconfiguring._apply": 2,
         "app/virtual_clusters.py:VirtualClusters.stop": 3,
@@ -55,6 +57,7 @@ IN_THREADS = Counter(
     {
         "listener/authentication.py:Authenticator.__init__": 1,
         "listener/authentication.py:Authenticator._take": 1,
+        "telemetry/log_writer.py:LogWriter.write": 1,
         "telemetry/otlp/tracing.py:Tracing.__init__": 1,
         "telemetry/otlp/tracing.py:Tracing.close": 1,
         "topology_plugins/http.py:_in_thread": 1,
