@@ -61,6 +61,7 @@ class TaskHealth:
         log.error(
             "task failed",
             **_fields(task),
+            owner=task.name.owner.value,
             reason=reason,
             meanwhile=_meanwhile(rest),
             left_out=left_out,

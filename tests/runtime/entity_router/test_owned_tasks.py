@@ -33,8 +33,8 @@ BROKEN = KeyError("relay")
 
 @in_fake_time
 async def test_descriptions_are_cleaned_up_again_after_a_failure() -> None:
-    reports, made = Reports(), Mock()
-    made.name, made.groups.side_effect = SHOP, BROKEN
+    reports, made = Reports(), Mock(groups=Mock(side_effect=BROKEN))
+    made.name = SHOP
     with reporting(reports):
         made.close = AsyncMock()
         kept = ClusterTopologies(lambda _: made)
@@ -74,8 +74,8 @@ async def test_members_elsewhere_are_asked_for_again_after_a_failure() -> None:
 
 @in_fake_time
 async def test_moves_are_read_again_after_a_failure() -> None:
-    reports, store, gate = Reports(), Mock(), Mock()
-    store.groups.side_effect = [BROKEN, BROKEN, []]
+    reports, gate = Reports(), Mock()
+    store = Mock(groups=Mock(side_effect=[BROKEN, BROKEN, []]))
     with reporting(reports):
         moves = Moves(SHOP, store, Mock(), gate, lambda _: True, Mock(), 1.0, lambda: 1.0)
         await asyncio.sleep(2)
