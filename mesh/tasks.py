@@ -4,10 +4,14 @@ task that runs until the process stops starts again after a rest."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import sys
+import threading
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
+from weakref import WeakKeyDictionary
 
 import anyio
 import anyio.abc
@@ -22,28 +26,73 @@ SETTLED: Final = 8.0
 """Seconds after which a task that started again works."""
 
 
-class TaskName(Enum):
-    """The names of the tasks; the values are labels of a metric, and appear in logs."""
+class Owner(Enum):
+    """The part of the process that a task belongs to. A failure concerns only this part."""
 
-    ACCEPTING = "accepting"
-    ADMIN = "admin"
-    HANDSHAKE = "handshake"
-    LOOP_LAG = "loop_lag"
-    METRICS_EXPORT = "metrics_export"
-    PEERS = "peers"
-    RELOAD = "reload"
-    REMINDERS = "reminders"
-    SIGNALS = "signals"
-    TOKEN_KEYS = "token_keys"
-    WATCHED_FILES = "watched_files"
+    PROCESS = "process"
+    CLUSTER = "cluster"
+    VIRTUAL_CLUSTER = "virtual cluster"
+    GROUP = "group"
+    CONNECTION = "connection"
+    REQUEST = "request"
+
+
+class TaskName(Enum):
+    """The names of the tasks, each with its owner; the values are labels of a metric, and appear in logs."""
+
+    owner: Owner
+
+    def __new__(cls, label: str, owner: Owner) -> TaskName:
+        name = object.__new__(cls)
+        name._value_, name.owner = label, owner
+        return name
+
+    ACCEPTING = "accepting", Owner.VIRTUAL_CLUSTER
+    ADMIN = "admin", Owner.PROCESS
+    AUTHENTICATION = "authentication", Owner.CONNECTION
+    BROKERS = "brokers", Owner.VIRTUAL_CLUSTER
+    CALLBACK = "callback", Owner.PROCESS
+    CHOICE = "choice", Owner.CONNECTION
+    EFFECT = "effect", Owner.GROUP
+    ENGINE_CLOSE = "engine_close", Owner.GROUP
+    FETCH = "fetch", Owner.REQUEST
+    GROUP_OFFSETS = "group_offsets", Owner.GROUP
+    HANDSHAKE = "handshake", Owner.CONNECTION
+    INTAKE = "intake", Owner.GROUP
+    INTERCEPTION = "interception", Owner.REQUEST
+    INTERCEPTOR_WORKER = "interceptor_worker", Owner.VIRTUAL_CLUSTER
+    LEADERS = "leaders", Owner.VIRTUAL_CLUSTER
+    LEG = "leg", Owner.CONNECTION
+    LOOP_LAG = "loop_lag", Owner.PROCESS
+    MEMBERS_ELSEWHERE = "members_elsewhere", Owner.GROUP
+    METRICS_EXPORT = "metrics_export", Owner.PROCESS
+    MOVE = "move", Owner.VIRTUAL_CLUSTER
+    MOVES = "moves", Owner.VIRTUAL_CLUSTER
+    NODE_WAIT = "node_wait", Owner.CONNECTION
+    PEERS = "peers", Owner.PROCESS
+    RELOAD = "reload", Owner.PROCESS
+    REMINDERS = "reminders", Owner.PROCESS
+    REQUEST = "request", Owner.REQUEST
+    SHARE_GROUP = "share_group", Owner.GROUP
+    SIGNALS = "signals", Owner.PROCESS
+    STOP = "stop", Owner.PROCESS
+    THREAD = "thread", Owner.PROCESS
+    TOKEN_KEYS = "token_keys", Owner.VIRTUAL_CLUSTER
+    TOOL_QUERY = "tool_query", Owner.REQUEST
+    TOPOLOGIES = "topologies", Owner.VIRTUAL_CLUSTER
+    UNRAISABLE = "unraisable", Owner.PROCESS
+    WATCHED_FILES = "watched_files", Owner.PROCESS
+    WORKER = "worker", Owner.PROCESS
 
 
 @dataclass(frozen=True, slots=True)
 class OwnedTask:
-    """A task and its owner. virtual_cluster: the owner; "" if the process itself is."""
+    """A task and its owner. virtual_cluster, cluster, group: where the owner is; "" where they say nothing."""
 
     name: TaskName
     virtual_cluster: str = ""
+    cluster: str = ""
+    group: str = ""
 
 
 Run: TypeAlias = Callable[[], Awaitable[object]]
@@ -72,6 +121,159 @@ class TaskReports(Protocol):
         """Called when a task was cancelled."""
 
 
+class Guard:
+    """Runs steps that no failure may keep from the next ones. reports: gets the failures. has_failed: whether a step
+    has failed."""
+
+    def __init__(self, reports: TaskReports) -> None:
+        self._reports = reports
+        self.has_failed = False
+
+    @contextmanager
+    def step(self, task: OwnedTask) -> Iterator[None]:
+        """Runs one step, and reports its failure."""
+        try:
+            yield
+        except BaseException as problem:
+            if is_order(problem):
+                raise
+            self.has_failed = True
+            self._reports.failed(task, problem, None)
+
+    async def attempt(self, task: OwnedTask, run: Run) -> None:
+        """Runs one step of several at the same time."""
+        with self.step(task):
+            await run()
+
+
+def begin(task: OwnedTask, run: Run, failed: Callable[[], object] = lambda: None) -> asyncio.Task[None]:
+    """Starts a task of one attempt that no code awaits. A failure is reported, and ends only the task. failed: called
+    after a failure; ends the owner, if that cannot continue without the task."""
+    return asyncio.get_running_loop().create_task(_begun(task, run, failed), name=task.name.value)
+
+
+def keep(task: OwnedTask, run: Run) -> asyncio.Task[None]:
+    """Starts a task that no code awaits, and that runs until it is cancelled: after a failure it rests, and starts
+    again."""
+    return asyncio.get_running_loop().create_task(_kept(reports(), task, run), name=task.name.value)
+
+
+def reports() -> TaskReports:
+    """Returns what gets the failures of the running event loop: by default, the loop's exception handler."""
+    loop = asyncio.get_running_loop()
+    return _REPORTS.get(loop) or _LoopReports(loop)
+
+
+@contextmanager
+def reporting(to: TaskReports) -> Iterator[None]:
+    """Reports all failures that nothing handles to `to`: those of `begin` and `keep`, of callbacks of the running event
+    loop, of threads, and exceptions that Python cannot raise."""
+    loop = asyncio.get_running_loop()
+    before = loop.get_exception_handler(), threading.excepthook, sys.unraisablehook
+
+    def from_thread(name: TaskName, problem: BaseException | None, message: str) -> None:
+        if not isinstance(problem, SystemExit):
+            with suppress(RuntimeError):  # the loop is closed
+                loop.call_soon_threadsafe(to.failed, OwnedTask(name), problem or RuntimeError(message), None)
+
+    def in_callback(_: object, context: dict[str, Any]) -> None:
+        to.failed(OwnedTask(TaskName.CALLBACK), context.get("exception") or RuntimeError(context["message"]), None)
+
+    def in_thread(hook: threading.ExceptHookArgs) -> None:
+        from_thread(TaskName.THREAD, hook.exc_value, hook.exc_type.__name__)
+
+    def unraisable(hook: sys.UnraisableHookArgs) -> None:
+        if isinstance(hook.exc_value, UnicodeDecodeError) and isinstance(hook.object, bytes):
+            return  # the host name in a client's handshake; the handshake fails, and is counted
+        from_thread(TaskName.UNRAISABLE, hook.exc_value, hook.exc_type.__name__)
+
+    _REPORTS[loop] = to
+    loop.set_exception_handler(in_callback)
+    threading.excepthook, sys.unraisablehook = in_thread, unraisable
+    try:
+        yield
+    finally:
+        del _REPORTS[loop]
+        loop.set_exception_handler(before[0])
+        _, threading.excepthook, sys.unraisablehook = before
+
+
+def failed_in_thread(problem: BaseException) -> None:
+    """Reports the failure of a thread that continues, as `reporting` does for threads that end."""
+    threading.excepthook(threading.ExceptHookArgs((type(problem), problem, problem.__traceback__, None)))
+
+
+class _LoopReports:
+    """Reports failures to the exception handler of an event loop. Implements `TaskReports`."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+
+    def failed(self, task: OwnedTask, problem: BaseException, rest: float | None) -> None:
+        message = f"task failed: {task.name.value}"
+        self._loop.call_exception_handler({"message": message, "exception": problem})
+
+    def works(self, task: OwnedTask) -> None: ...
+
+    def forget(self, task: OwnedTask) -> None: ...
+
+
+_REPORTS: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, TaskReports]] = WeakKeyDictionary()
+
+
+async def finite(run: Callable[..., Awaitable[object]], *arguments: object) -> None:
+    """Calls `run` in a task group whose failure is handled. Raises EndedByItself in place of a CancelledError of its
+    own, since task groups pass over such an error in silence."""
+    try:
+        await run(*arguments)
+    except asyncio.CancelledError as problem:
+        if is_order(problem):
+            raise
+        raise EndedByItself("cancelled by nothing that may cancel it") from problem
+
+
+async def endless(run: Callable[..., Awaitable[object]], *arguments: object) -> None:
+    """Calls `run` like `finite`; it should run until it is cancelled. Raises EndedByItself if it ends by itself."""
+    await finite(run, *arguments)
+    raise EndedByItself("ended, although it should run until it is cancelled")
+
+
+async def _begun(task: OwnedTask, run: Run, failed: Callable[[], object]) -> None:
+    try:
+        await run()
+    except BaseException as problem:
+        if is_order(problem):
+            raise
+        reports().failed(task, problem, None)
+        failed()
+
+
+async def _kept(reports: TaskReports, task: OwnedTask, run: Run, is_started: Callable[[], bool] = lambda: True) -> None:
+    rest, settling = SHORTEST_REST, None
+    loop = asyncio.get_running_loop()
+    try:
+        while True:
+            began = loop.time()
+            try:
+                await run()
+                raise EndedByItself("ended, although it should run until it is cancelled")
+            except BaseException as problem:
+                if is_order(problem) or not is_started():
+                    raise
+                if settling is not None:
+                    settling.cancel()
+                if loop.time() - began >= STEADY:
+                    rest = SHORTEST_REST
+                reports.failed(task, problem, rest)
+            await anyio.sleep(rest)
+            rest = min(2 * rest, LONGEST_REST)
+            settling = loop.call_later(SETTLED, reports.works, task)
+    finally:
+        if settling is not None:
+            settling.cancel()
+        reports.forget(task)
+
+
 class Tasks:
     """The tasks of a task group. group: cancels them at the end; none of them ends it. reports: gets their failures."""
 
@@ -81,7 +283,7 @@ class Tasks:
 
     def start(self, task: OwnedTask, run: Run) -> None:
         """Starts a task of one attempt. A failure is reported, and ends only the task."""
-        self._group.start_soon(self._attempt, task, run)
+        self._group.start_soon(Guard(self._reports).attempt, task, run)
 
     def keep(self, task: OwnedTask, run: Run) -> None:
         """Starts a task that runs until it is cancelled, as `keep_running` does."""
@@ -95,37 +297,7 @@ class Tasks:
     async def keep_running(self, task: OwnedTask, run: Run, is_started: Callable[[], bool] = lambda: True) -> None:
         """Calls `run` until this is cancelled. After a failure it rests, and calls `run` again; to return is a failure,
         too. is_started: failures are raised while it returns False."""
-        rest, settling = SHORTEST_REST, None
-        loop = asyncio.get_running_loop()
-        try:
-            while True:
-                began = loop.time()
-                try:
-                    await run()
-                    raise EndedByItself("ended, although it should run until the process stops")
-                except BaseException as problem:
-                    if is_order(problem) or not is_started():
-                        raise
-                    if settling is not None:
-                        settling.cancel()
-                    if loop.time() - began >= STEADY:
-                        rest = SHORTEST_REST
-                    self._reports.failed(task, problem, rest)
-                await anyio.sleep(rest)
-                rest = min(2 * rest, LONGEST_REST)
-                settling = loop.call_later(SETTLED, self._reports.works, task)
-        finally:
-            if settling is not None:
-                settling.cancel()
-            self._reports.forget(task)
-
-    async def _attempt(self, task: OwnedTask, run: Run) -> None:
-        try:
-            await run()
-        except BaseException as problem:
-            if is_order(problem):
-                raise
-            self._reports.failed(task, problem, None)
+        await _kept(self._reports, task, run, is_started)
 
     async def _keep_started(self, task: OwnedTask, run: StatusRun, *, task_status: anyio.abc.TaskStatus[None]) -> None:
         first = _FirstStart(task_status)

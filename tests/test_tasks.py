@@ -3,19 +3,37 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import sys
+import threading
+from collections.abc import Awaitable, Callable, Generator
 from dataclasses import dataclass, field
+from types import coroutine
+from typing import Any
 
 import anyio
 import anyio.abc
 import anyio.lowlevel
 import pytest
 
-from mesh.tasks import LONGEST_REST, SETTLED, SHORTEST_REST, STEADY, EndedByItself, OwnedTask, TaskName, Tasks
+from mesh.tasks import (
+    LONGEST_REST,
+    SETTLED,
+    SHORTEST_REST,
+    STEADY,
+    EndedByItself,
+    OwnedTask,
+    TaskName,
+    Tasks,
+    begin,
+    keep,
+    reporting,
+)
 from tests.fake_time import in_fake_time
 
 TASK = OwnedTask(TaskName.TOKEN_KEYS, "shop")
 OTHER = OwnedTask(TaskName.PEERS)
+UNHANDLED = {TaskName.CALLBACK, TaskName.THREAD, TaskName.UNRAISABLE}
+"""Failures that no code handles."""
 
 
 async def cancelled_elsewhere() -> None:
@@ -48,6 +66,26 @@ class Reports:
 
     def forget(self, task: OwnedTask) -> None:
         self.forgotten.append(task)
+
+
+@coroutine
+def throwing(work: Awaitable[object], at: int, problem: BaseException) -> Generator[Any, Any, object]:
+    """Awaits `work`, and throws at one of its awaits, counted from 1, and at all later ones: a task may keep the first
+    exception to itself."""
+    steps, count, sent, raised = work.__await__(), 0, None, None
+    while True:
+        try:
+            yielded = steps.send(sent) if raised is None else steps.throw(raised)
+        except StopIteration as end:
+            return end.value
+        count, sent, raised = count + 1, None, None
+        if count >= at:
+            raised = problem
+            continue
+        try:
+            sent = yield yielded
+        except BaseException as cancelled:  # noqa: BLE001 - it is passed on
+            raised = cancelled
 
 
 class Panic(BaseException):
@@ -157,3 +195,86 @@ async def test_a_start_that_fails_is_told_to_the_caller_and_later_failures_are_n
         await anyio.sleep(4)
         group.cancel_scope.cancel()
     assert [rest for _, _, rest in reports.failures] == [1, 2]
+
+
+@in_fake_time
+async def test_what_no_code_awaits_ends_its_owner_after_a_failure() -> None:
+    for name, run in FAILURES.items():
+        reports, ended = Reports(), list[str]()
+        with reporting(reports):
+            begin(TASK, run, lambda: ended.append("connection"))  # noqa: B023 - it runs at once
+            begin(OTHER, lambda: anyio.sleep(1), lambda: ended.append("other"))  # noqa: B023
+            await anyio.sleep(2)
+        ((task, _, rest),) = reports.failures
+        assert (task, rest, ended) == (TASK, None, ["connection"]), name
+
+
+@in_fake_time
+async def test_what_no_code_awaits_starts_again_until_it_is_cancelled() -> None:
+    for name, run in FAILURES.items():
+        reports = Reports()
+        with reporting(reports):
+            task = keep(TASK, run)
+            await anyio.sleep(5)
+            task.cancel()
+            await asyncio.wait([task])
+        assert [rest for _, _, rest in reports.failures] == [1, 2, 4], name
+        assert (task.cancelled(), reports.forgotten) == (True, [TASK])
+
+
+@in_fake_time
+async def test_a_task_that_is_cancelled_before_it_begins_has_not_failed() -> None:
+    reports, ended = Reports(), list[str]()
+    with reporting(reports):
+        for task in (begin(TASK, anyio.sleep_forever, lambda: ended.append("owner")), keep(TASK, anyio.sleep_forever)):
+            task.cancel()
+            await asyncio.wait([task])
+    assert (reports.failures, ended) == ([], [])
+
+
+class Unraisable:
+    def __del__(self) -> None:
+        raise KeyError("gone")
+
+
+def test_callbacks_threads_and_what_cannot_be_raised_are_told() -> None:
+    reports = Reports()
+
+    async def run() -> None:
+        with reporting(reports):
+            asyncio.get_running_loop().call_soon(raising_now, KeyError("late"))
+            thread = threading.Thread(target=raising_now, args=(OSError(24, "Too many open files"),))
+            thread.start()
+            await asyncio.to_thread(thread.join)
+            Unraisable()
+            quiet = threading.Thread(target=sys.exit)
+            quiet.start()
+            await asyncio.to_thread(quiet.join)
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+
+    hooks = threading.excepthook, sys.unraisablehook
+    asyncio.run(run())
+    assert (threading.excepthook, sys.unraisablehook) == hooks
+    assert {(task.name, repr(problem)) for task, problem, _ in reports.failures} == {
+        (TaskName.CALLBACK, "KeyError('late')"),
+        (TaskName.THREAD, "OSError(24, 'Too many open files')"),
+        (TaskName.UNRAISABLE, "KeyError('gone')"),
+    }
+
+
+def raising_now(problem: BaseException) -> None:
+    raise problem
+
+
+def test_without_reports_failures_go_to_the_event_loop() -> None:
+    told: list[dict[str, object]] = []
+
+    async def run() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
+        await asyncio.wait([begin(TASK, raising(KeyError("relay")))])
+
+    asyncio.run(run())
+    assert [(each["message"], repr(each["exception"])) for each in told] == [
+        ("task failed: token_keys", "KeyError('relay')")
+    ]

@@ -23,6 +23,7 @@ NAMES: Final = (
     _.THROTTLING_QUOTA_EXCEEDED,
     # References that prevent garbage collection.
     _._connecting,  # a task of benchmarks/relay.py
+    _._value_,  # mesh/tasks.py: the value of a member of an Enum
     # Used by tests of the code.
     _.__signature__,  # tests/runtime/relay/loops.py: pytest reads it
     _.NAMES,  # of this file

@@ -33,7 +33,7 @@ from mesh.app.peers import Peers
 from mesh.app.readiness import Readiness
 from mesh.app.reconfiguring import AdminSetup, Reconfiguring
 from mesh.app.targets import linked_clusters
-from mesh.app.virtual_clusters import VirtualClusters
+from mesh.app.virtual_clusters import VirtualClusters, nowhere
 from mesh.app.worker import ThisWorker
 from mesh.config.mistakes import ConfigurationError, Mistake
 from mesh.config.model import Admin, Config, Look, PoolTargetConfig
@@ -44,7 +44,7 @@ from mesh.listener.limits import Descriptors, raise_descriptor_limit
 from mesh.listener.watched_files import watch
 from mesh.memory import MemoryBudget
 from mesh.records.spans import ClusterName
-from mesh.tasks import OwnedTask, TaskName, Tasks
+from mesh.tasks import Guard, OwnedTask, TaskName, Tasks, reporting
 from mesh.telemetry.journal import DeliveryLogs, Journal
 from mesh.telemetry.logs import configure_logs, get_logger
 from mesh.telemetry.loop_lag import measure_loop_lag
@@ -76,7 +76,10 @@ def run(config: Config, file: Path, worker: ThisWorker | None = None) -> int:
 async def _run(config: Config, file: Path, worker: ThisWorker | None) -> int:
     app = Application(config, file, worker)
     # The receiver stays open: while no code receives signals, SIGHUP would end the process.
-    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
+    with (
+        anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals,
+        reporting(app.task_health),
+    ):
         code = await _serve(app, signals)
     log.info("stopped")
     return code
@@ -89,12 +92,13 @@ async def _serve(app: Application, signals: AsyncIterator[signal.Signals]) -> in
         await app.start(tasks)
         await app.stopping.wait()
         deadline = app.config.drain_timeout
+        code = 0
         with anyio.move_on_after(deadline) as scope:
-            await app.drain()
+            code = 0 if await app.drain() else 1
         if scope.cancelled_caught:
             log.warning("stop deadline exceeded", deadline=deadline)
         group.cancel_scope.cancel()
-    return 0
+    return code
 
 
 class Application:
@@ -204,24 +208,29 @@ class Application:
                 self._readiness.stopping = True
                 self.stopping.set()
 
-    async def drain(self) -> None:
+    async def drain(self) -> bool:
         """Lets members commit what they hold. Then it stops accepting, answers waiting requests, commits, and leaves
-        the upstream groups."""
-        await self._reconfiguring.end()
-        self._virtual_clusters.leave_common_addresses()
-        names, grace = self._virtual_clusters.names(), self._reconfiguring.grace
-        if self._peers is None:
-            await self._virtual_clusters.stop(names, grace)
-        else:
-            await self._peers.ask_all()  # in a rolling restart the process stopped before this one has just come back
-            await self._virtual_clusters.stop(names, grace, self._peers.best)
-        self._virtual_clusters.close()
-        self._clusters.close()
-        if self._journal is not None:
-            await self._journal.close()
-        await self._exporting.close()
-        if self._store is not None:
-            await self._store.close()
+        the upstream groups. A step that fails keeps no other one from running. Returns whether no step has failed."""
+        guard, stop = Guard(self.task_health), OwnedTask(TaskName.STOP)
+        with guard.step(stop):
+            await self._reconfiguring.end()
+        with guard.step(stop):
+            self._virtual_clusters.leave_common_addresses()
+        if self._peers is not None:
+            with guard.step(stop):
+                await self._peers.ask_all()  # in a rolling restart the process stopped before has just come back
+        with guard.step(stop):
+            elsewhere = self._peers.best if self._peers is not None else nowhere
+            names, grace = self._virtual_clusters.names(), self._reconfiguring.grace
+            await self._virtual_clusters.stop(names, grace, guard, elsewhere)
+        for close in (self._virtual_clusters.close, self._clusters.close):
+            with guard.step(stop):
+                close()
+        for last in (self._journal, self._exporting, self._store):
+            with guard.step(stop):
+                if last is not None:
+                    await last.close()
+        return not guard.has_failed
 
     async def _serve_admin(self, tasks: Tasks, configured: Admin) -> None:
         tls = AdminTls(admin_certificate(configured.tls)) if configured.tls is not None else None

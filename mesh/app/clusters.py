@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import ExitStack
 from typing import Final
 
 import anyio
@@ -157,10 +158,12 @@ class UpstreamClusters:
         return make_engine(self._engines[name], options, deliver, self._buffers)
 
     def close(self) -> None:
-        for catalog in self._catalogs.values():
-            catalog.close()
-        for writer in self._writers.values():
-            writer.close()
+        """Closes all of them. Raises the last error if some cannot be closed."""
+        with ExitStack() as closing:
+            for catalog in self._catalogs.values():
+                closing.callback(catalog.close)
+            for writer in self._writers.values():
+                closing.callback(writer.close)
 
     def _watch(self, name: ClusterName) -> None:
         cluster, loop = self._by_name[name], asyncio.get_running_loop()

@@ -25,7 +25,7 @@ from mesh.admin.leases import LeaseApi
 from mesh.app.clusters import UpstreamClusters, settings_for
 from mesh.app.readiness import Readiness
 from mesh.app.targets import linked_clusters
-from mesh.app.virtual_clusters import Prepared, VirtualClusters
+from mesh.app.virtual_clusters import Prepared, VirtualClusters, nowhere
 from mesh.config.changes import (
     Change,
     ClusterChanged,
@@ -43,7 +43,7 @@ from mesh.config.warnings import warnings_of
 from mesh.listener.admin_tls import AdminCertificate, AdminTls, admin_certificate
 from mesh.memory import MemoryBudget
 from mesh.records.spans import ClusterName
-from mesh.tasks import OwnedTask, TaskName, TaskReports, Tasks
+from mesh.tasks import Guard, OwnedTask, TaskName, TaskReports, Tasks
 from mesh.telemetry.logs import configure_logs, get_logger
 from mesh.telemetry.metric_definitions import CONFIG_INFO, CONFIG_RELOAD_FAILED, CONFIG_RELOADED_SECONDS, MetricSample
 from mesh.telemetry.task_health import reason_of
@@ -52,6 +52,7 @@ from mesh.upstream.links.connection_settings import ConnectionSettings
 log = get_logger(__name__)
 
 _RELOAD = OwnedTask(TaskName.RELOAD)
+_STOPPING = ("the process is stopping",)
 _SECURITY = frozenset({"tls", "sasl", "authorization", "listeners"})
 
 
@@ -256,12 +257,16 @@ class Reconfiguring:
         async with self._lock:
             if self._tasks is None:
                 return
-            try:
-                prepared = await self._prepare()
-            except Exception as problem:  # noqa: BLE001 - nothing has changed yet
-                self._refuse(problem)
-            else:
-                await self._carry_out(prepared, self._tasks)
+            with anyio.CancelScope() as self._scope:
+                try:
+                    prepared = await self._prepare()
+                except Exception as problem:  # noqa: BLE001 - nothing has changed yet
+                    self._refuse(problem)
+                    return
+            if self._scope.cancel_called:
+                self._outcome = ReloadOutcome("given up", time.time(), problems=_STOPPING)
+                return
+            await self._carry_out(prepared, self._tasks)
 
     def _refuse(self, problem: Exception) -> None:
         match problem:
@@ -277,7 +282,7 @@ class Reconfiguring:
 
     async def _prepare(self) -> _PreparedChange:
         """Does everything that may fail. Raises ConfigurationError or OSError; then nothing has changed."""
-        loaded = await run_sync(load, self._file)
+        loaded = await run_sync(load, self._file, abandon_on_cancel=True)
         config = loaded.for_worker(self._worker)
         comparison = compare(self.config, config)
         if comparison.refused:
@@ -304,7 +309,7 @@ class Reconfiguring:
                 self._incomplete |= {name: _Incomplete.now(problem) for name in sorted(plan.touched)}
         self._virtual_clusters.release()
         if self._scope.cancel_called:
-            self._outcome = ReloadOutcome("given up", time.time(), changes, ("the process is stopping",))
+            self._outcome = ReloadOutcome("given up", time.time(), changes, _STOPPING)
             return
         self._since, self._hash = time.time(), fingerprint(loaded)
         problems = tuple(f"virtual cluster {name}: {each.reason}" for name, each in self._incomplete.items())
@@ -338,7 +343,7 @@ class Reconfiguring:
         virtual_clusters = self._virtual_clusters
         before, self.config = self.config, config
         async with anyio.create_task_group() as leaving:
-            leaving.start_soon(virtual_clusters.stop, sorted(plan.ended), self.grace)
+            leaving.start_soon(virtual_clusters.stop, sorted(plan.ended), self.grace, Guard(self._reports), nowhere)
             for name, clusters in plan.left.items():
                 for cluster in clusters:
                     leaving.start_soon(virtual_clusters.leave, name, cluster, self.grace)
@@ -376,7 +381,7 @@ class Reconfiguring:
         """Reads the files of the admin address. Raises ConfigurationError if they are unusable."""
         if config.admin is None or config.admin.tls is None:
             return None
-        return await run_sync(admin_certificate, config.admin.tls)
+        return await run_sync(admin_certificate, config.admin.tls, abandon_on_cancel=True)
 
     def _change_process(self, before: Config, config: Config) -> None:
         self._memory.limit = config.budget

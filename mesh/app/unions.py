@@ -48,6 +48,7 @@ from mesh.runtime.relay.local_requests import LocalRequests
 from mesh.runtime.relay.runtime import LARGEST_REQUEST
 from mesh.runtime.relay.services import RelayServices
 from mesh.runtime.relay.traffic import Traffic
+from mesh.tasks import OwnedTask, TaskName, keep
 from mesh.telemetry.logs import get_logger
 from mesh.upstream.links.chunks import Chunks
 from mesh.wire.apis import ApiKey
@@ -231,7 +232,7 @@ class Unions:
             graceful_stop,
             nodes,
         )
-        watching = asyncio.get_running_loop().create_task(nodes.watch(), name=f"nodes of {leaf}")
+        watching = keep(OwnedTask(TaskName.BROKERS, self._name, leaf.cluster), nodes.watch)
         return RouterLeaf(leaf.number, str(leaf), served_here, nodes, watching, cluster.producer_id_tag)
 
     def _without_share_fetch(self, apis: Mapping[ApiKey, tuple[int, int]]) -> Mapping[ApiKey, tuple[int, int]]:

@@ -4,6 +4,7 @@ others continue."""
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeAlias
@@ -34,7 +35,7 @@ from mesh.records.spans import ClusterName, TopicName
 from mesh.runtime.entity_router.moves.moves import Moves
 from mesh.runtime.pool.runtime import PoolRuntime
 from mesh.runtime.topologies.topologies import Topologies
-from mesh.tasks import OwnedTask, TaskName, Tasks
+from mesh.tasks import Guard, OwnedTask, TaskName, Tasks
 from mesh.telemetry.journal import DeliveryLog
 from mesh.telemetry.logs import get_logger
 from mesh.telemetry.metrics import Metrics
@@ -46,6 +47,10 @@ log = get_logger(__name__)
 
 ServedAs: TypeAlias = tuple[int | None, ListenerName, bool]
 """The use of an address: the node's id in Metadata, or None; the listener; and whether connections begin with TLS."""
+
+
+Elsewhere: TypeAlias = Callable[[str], Endpoint | None]
+"""Returns the endpoint of another process that serves a virtual cluster; None if there is none."""
 
 
 @dataclass(slots=True, eq=False)
@@ -306,31 +311,38 @@ class VirtualClusters:
     # Stop
 
     async def stop(
-        self, names: Collection[str], grace: float, elsewhere: Callable[[str], Endpoint | None] = lambda _: None
+        self,
+        names: Collection[str],
+        grace: float,
+        guard: Guard,
+        elsewhere: Elsewhere,
     ) -> None:
         """Stops these virtual clusters, all at once. Members commit what they hold. Then each stops accepting, answers
-        waiting requests, commits, and leaves the upstream groups.
+        waiting requests, commits, and leaves the upstream groups. A step that fails at one virtual cluster keeps no
+        other step from running.
 
-        elsewhere: returns the endpoint of another process that serves a virtual cluster, to which clients are led
-        first; None if there is none.
+        guard: runs the steps. elsewhere: clients are led there first.
         """
-        stopped = [self._running[name] for name in names]
-        for running in stopped:
-            running.target.begin_stop(grace)
+        stopped = [(OwnedTask(TaskName.STOP, name), self._running[name]) for name in names]
+        for task, running in stopped:
+            with guard.step(task):
+                running.target.begin_stop(grace)
         async with anyio.create_task_group() as draining:
-            for running in stopped:
-                draining.start_soon(running.target.drained)
+            for task, running in stopped:
+                draining.start_soon(guard.attempt, task, running.target.drained)
         async with anyio.create_task_group() as leading:
-            for running in stopped:
-                leading.start_soon(_lead_away, running.target, elsewhere)
-        for running in stopped:
-            for address in running.listening:
-                self._addresses[address].pause()
-            running.target.drain()
-            running.target.close_connections()
+            for task, running in stopped:
+                leading.start_soon(guard.attempt, task, partial(_lead_away, running.target, elsewhere))
+        for task, running in stopped:
+            with guard.step(task):
+                for address in running.listening:
+                    self._addresses[address].pause()
+                running.target.drain()
+            with guard.step(task):
+                running.target.close_connections()
         async with anyio.create_task_group() as closing:
-            for running in stopped:
-                closing.start_soon(self._closed, running)
+            for task, running in stopped:
+                closing.start_soon(guard.attempt, task, partial(self._closed, running))
 
     def leave_common_addresses(self) -> None:
         """Stops listening at the addresses that other processes share: new clients reach those processes, and connected
@@ -343,19 +355,23 @@ class VirtualClusters:
         return list(self._running)
 
     def close(self) -> None:
-        for listening in self._addresses.values():
-            listening.close()
+        """Closes all addresses. Raises the last error if some cannot be closed."""
+        with ExitStack() as closing:
+            for listening in self._addresses.values():
+                closing.callback(listening.close)
 
     async def _closed(self, running: Running) -> None:
-        await running.target.closed()
-        self._forget(running)
+        try:
+            await running.target.closed()
+        finally:
+            self._forget(running)
 
     def _forget(self, running: Running) -> None:
+        self.targets.remove(running.target)
+        del self._running[running.configured.name]
         self._metrics.remove_collector(running.configured_target.samples)
         self._unwatch(running)
         running.configured_target.close()
-        self.targets.remove(running.target)
-        del self._running[running.configured.name]
 
     def _secure(self, running: Running, setup: ListenerSetup, tasks: Tasks) -> None:
         self._unwatch(running)
@@ -379,7 +395,11 @@ class VirtualClusters:
             running.keys = None
 
 
-async def _lead_away(target: Target, elsewhere: Callable[[str], Endpoint | None]) -> None:
+def nowhere(_: str) -> None:
+    """The `Elsewhere` of a stop from which clients are led nowhere."""
+
+
+async def _lead_away(target: Target, elsewhere: Elsewhere) -> None:
     """Leads clients to another process, if there is one."""
     if isinstance(target, PoolRuntime) and (endpoint := elsewhere(target.name)) is not None:
         log.info("clients led to another process", virtual_cluster=target.name, address=str(endpoint.broker))

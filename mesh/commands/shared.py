@@ -65,7 +65,7 @@ def configuration_of(file: Path) -> Config:
     from mesh.config import ConfigurationError, load
 
     try:
-        return load(file)
+        return load(file, read_bytes=Path.read_bytes)  # a command may read a pipe
     except ConfigurationError as error:
         exit_with_mistakes(file, error.mistakes)
 

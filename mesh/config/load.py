@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +16,16 @@ from mesh.config.model import Config
 from mesh.config.partial import PartialConfig, is_of_its_own, path_of
 from mesh.config.validation import allowed_by, value_at
 from mesh.config.yaml_reading import Document, read
+from mesh.files import read_file
 
 
-def load(path: Path, variables: Mapping[str, str] = os.environ) -> Config:
+def load(
+    path: Path, variables: Mapping[str, str] = os.environ, read_bytes: Callable[[Path], bytes] = read_file
+) -> Config:
     """Returns the configuration in a file. Raises ConfigurationError with every mistake in it, also if it cannot be
-    read."""
+    read. read_bytes: returns the content of the file."""
     try:
-        text = path.read_bytes()
+        text = read_bytes(path)
     except OSError as error:
         raise ConfigurationError([Mistake((), str(path), error.strerror or str(error))]) from None
     document = read(text, variables)

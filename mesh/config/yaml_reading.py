@@ -83,7 +83,7 @@ class _Reader:
 
     def _scalar(self, node: yaml.Node, path: KeyPath) -> object:
         try:
-            value = self._loader.construct_object(node)
+            value = self._loader.construct_object(node, deep=True)  # else some types are checked later
         except Exception:  # noqa: BLE001 - the library raises whatever its conversions do
             value = None
             self.mistakes.append(Mistake(path, f"line {node.start_mark.line + 1}", "a plain YAML value, without a tag"))

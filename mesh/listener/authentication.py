@@ -13,6 +13,7 @@ from mesh.listener.limits import network_of
 from mesh.listener.peer import Peer
 from mesh.security.sasl import Challenge, Failure, Slow, Success
 from mesh.security.session import Authenticated, AuthenticationResult, Handshake
+from mesh.tasks import OwnedTask, TaskName, reports
 from mesh.telemetry.log_rate import LogRate
 from mesh.telemetry.logs import get_logger
 from mesh.telemetry.metrics import Metrics
@@ -52,8 +53,8 @@ class Authenticator:
     def _take(self, connection: Peer, step: object, respond: Respond) -> None:
         match step:
             case Slow(check) if self._has_room(network_of(connection.client_host)):
-                self._checks[network_of(connection.client_host)] += 1
                 checked = self._threads.submit(check)
+                self._checks[network_of(connection.client_host)] += 1
                 checked.add_done_callback(lambda future: self._schedule_checked(connection, respond, future))
             case Slow():
                 self._take(connection, Failure("busy"), respond)
@@ -92,8 +93,12 @@ class Authenticator:
             del self._checks[network]
         if future.cancelled() or not connection.is_open:
             return  # the client has disconnected in the meantime
-        step = connection.session.settle(future.result(), self._loop.time(), time.time())
-        self._take(connection, step, respond)
+        try:
+            step = connection.session.settle(future.result(), self._loop.time(), time.time())
+            self._take(connection, step, respond)
+        except Exception as problem:  # noqa: BLE001 - the client would wait for an answer
+            reports().failed(OwnedTask(TaskName.AUTHENTICATION, self._virtual_cluster), problem, None)
+            connection.abort()
 
     def _succeed(self, connection: Peer, step: Authenticated, respond: Respond) -> None:
         result = "reauthenticated" if step.is_again else "success"

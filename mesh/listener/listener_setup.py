@@ -13,6 +13,7 @@ from mesh.config.mistakes import ConfigurationError, KeyPath, Mistake
 from mesh.config.model import VirtualClusterConfig
 from mesh.config.security.files import load_rules, load_users, rules_of, stored_users
 from mesh.config.security.model import Authorization, ListenerTls, OAuthBearer, SaslConfig
+from mesh.files import read_file
 from mesh.listener.jwks import JwksSource
 from mesh.listener.security import ListenerSecurity, Sasl, Tls, Tokens
 from mesh.listener.tls import server_context
@@ -116,12 +117,12 @@ class ListenerSetup:
             self.key_source = JwksSource(config.jwks_url, tokens, config.refresh)
             tokens.refresh = self.key_source.refresh_soon
         elif config.jwks_file is not None:
-            file = Path(config.jwks_file)
+            file = config.jwks_file
 
             def apply(keys: TokenKeys) -> None:
                 tokens.keys = keys
 
-            yield Watched([config.jwks_file], lambda: keys_of_jwks(file.read_bytes()), apply), (*path, "jwks_file")
+            yield Watched([file], lambda: keys_of_jwks(read_file(file)), apply), (*path, "jwks_file")
 
     def _rules(self, config: Authorization) -> Watched[Any]:
         def load() -> Rules:

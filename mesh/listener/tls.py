@@ -12,13 +12,13 @@ import ssl
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any, Final
 
 import anyio
 
 from mesh.config.listeners import FIRST, ListenerName
 from mesh.config.security.model import ListenerTls, TlsConfig
+from mesh.files import read_file
 from mesh.listener.limits import network_of
 from mesh.listener.listener import Listener
 from mesh.tasks import OwnedTask, TaskName, Tasks
@@ -48,7 +48,7 @@ def server_context(config: TlsConfig) -> ssl.SSLContext:
         config.minimum_version
     ]
     for path in (config.certificate_file, config.key_file):
-        Path(path).read_bytes()  # raises an OSError with the file's name; OpenSSL's error has none
+        read_file(path)  # raises an OSError with the file's name; OpenSSL's error has none
     try:
         # Without a callback OpenSSL would ask for the password at a terminal.
         context.load_cert_chain(config.certificate_file, config.key_file, lambda: config.key_password or "")
@@ -56,7 +56,7 @@ def server_context(config: TlsConfig) -> ssl.SSLContext:
         files = f"{config.certificate_file} and {config.key_file}"
         raise ValueError(f"{files} are no certificate and its private key ({_reason(error)})") from None
     if isinstance(config, ListenerTls) and config.client_ca_file is not None:
-        Path(config.client_ca_file).read_bytes()
+        read_file(config.client_ca_file)
         try:
             context.load_verify_locations(config.client_ca_file)
         except ssl.SSLError as error:

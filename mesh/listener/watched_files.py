@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
 
 import anyio
+from anyio.to_thread import run_sync
 
 from mesh.config.mistakes import ConfigurationError
 from mesh.tasks import is_order
@@ -57,10 +58,10 @@ class Watched(Generic[Value]):
         one that `load` must not raise."""
         signature = self._seen
         try:
-            signature = await anyio.to_thread.run_sync(self.signature)
+            signature = await run_sync(self.signature, abandon_on_cancel=True)
             if signature == self._seen:
                 return
-            self.apply(await anyio.to_thread.run_sync(self.load))
+            self.apply(await run_sync(self.load, abandon_on_cancel=True))
         except BaseException as problem:
             if is_order(problem):
                 raise

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
 
 import anyio
-from prometheus_client import CONTENT_TYPE_LATEST
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -34,6 +34,8 @@ from mesh.supervision.merging import (
 )
 from mesh.supervision.worker_process import WorkerProcess, WorkerRequest, WorkerResponse, WorkerUnavailable
 from mesh.telemetry.metric_definitions import WORKER_RESTARTS, WORKER_UP
+from mesh.telemetry.metrics import Metrics
+from mesh.telemetry.task_health import TaskHealth
 
 LONGEST_READ: Final = 10.0
 LONGEST_CHANGE: Final = 90.0
@@ -45,6 +47,10 @@ _LEASES: Final = "a lease belongs to one worker: use /workers/NUMBER/leases"
 _INDEX: Final = INDEX + "/workers/NUMBER/  all of this of one worker\n"
 
 
+SUPERVISOR: Final = 0
+"""The number of the supervisor in the label `worker`."""
+
+
 class WorkersAdmin:
     """The admin address of all workers. may_change: returns True if all callers may change something. reload: makes all
     workers read the configuration again; returns the HTTP status and body."""
@@ -54,7 +60,12 @@ class WorkersAdmin:
         workers: Sequence[WorkerProcess],
         may_change: Callable[[], bool],
         reload: Callable[[], Awaitable[tuple[int, Mapping[str, Any]]]],
+        metrics: Metrics,
+        task_health: TaskHealth,
     ) -> None:
+        """metrics, task_health: those of the supervisor itself."""
+        self._own_metrics = metrics.registry.restricted_registry(["kafka_mesh_task_failures_total"])
+        self._task_health = task_health
         self._workers = workers
         self._may_change = may_change
         self._reload = reload
@@ -90,7 +101,9 @@ class WorkersAdmin:
     async def _readyz(self, request: Request) -> Response:
         answers = await self._ask_all(request)
         missing = [each.number for each in self._workers if each.number not in answers]
-        return readiness(request, merged_readiness({number: each.json() for number, each in answers.items()}, missing))
+        bodies = {number: each.json() for number, each in answers.items()}
+        bodies[SUPERVISOR] = {"problems": [], "degraded": self._task_health.described()}
+        return readiness(request, merged_readiness(bodies, missing))
 
     async def _status(self, request: Request) -> Response:
         answers = {number: each.json() for number, each in (await self._ask_all(request)).items()}
@@ -105,7 +118,9 @@ class WorkersAdmin:
     async def _metrics(self, request: Request) -> Response:
         answers = await self._ask_all(request)
         texts = {number: each.body.decode() for number, each in answers.items()}
-        exposition = await anyio.to_thread.run_sync(merged_metrics, texts, self._own_families(frozenset(texts)))
+        own = self._own_families(frozenset(texts))
+        texts[SUPERVISOR] = generate_latest(self._own_metrics).decode()
+        exposition = await anyio.to_thread.run_sync(merged_metrics, texts, own)
         return Response(exposition, headers={"content-type": CONTENT_TYPE_LATEST})
 
     def _own_families(self, answering: frozenset[int]) -> list[Metric]:

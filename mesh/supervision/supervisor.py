@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -25,7 +25,10 @@ from mesh.listener.admin_tls import AdminTls, admin_certificate
 from mesh.listener.watched_files import Watched, watch
 from mesh.supervision.admin import WorkersAdmin
 from mesh.supervision.worker_process import WorkerProcess, WorkerRequest, WorkerUnavailable
+from mesh.tasks import OwnedTask, TaskName, Tasks, reporting
 from mesh.telemetry.logs import configure_logs, get_logger
+from mesh.telemetry.metrics import Metrics
+from mesh.telemetry.task_health import TaskHealth
 
 log = get_logger(__name__)
 
@@ -47,11 +50,14 @@ def supervise(config: Config, file: Path) -> int:
 async def _run(config: Config, file: Path) -> int:
     _try_common_addresses(config)
     supervisor = Supervisor(config, file)
-    async with anyio.create_task_group() as tasks:
-        await supervisor.serve_admin(tasks)
-        tasks.start_soon(supervisor.heed_signals)
-        code = await supervisor.run()
-        tasks.cancel_scope.cancel()
+    receiver = anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+    with receiver as signals, reporting(supervisor.task_health):
+        async with anyio.create_task_group() as group:
+            tasks = Tasks(group, supervisor.task_health)
+            await supervisor.serve_admin(tasks)
+            tasks.keep(OwnedTask(TaskName.SIGNALS), partial(supervisor.heed_signals, signals, tasks))
+            code = await supervisor.run()
+            group.cancel_scope.cancel()
     log.info("stopped")
     return code
 
@@ -70,9 +76,11 @@ class Supervisor:
         self._watched: list[Watched[Any]] = []
         self._at_work = anyio.Lock()
         self._stopping = anyio.Event()
+        self._metrics = Metrics()
+        self.task_health = TaskHealth(self._metrics)
         self._admit(config)
 
-    async def serve_admin(self, tasks: anyio.abc.TaskGroup) -> None:
+    async def serve_admin(self, tasks: Tasks) -> None:
         admin = self._config.admin
         if admin is None:
             return
@@ -80,11 +88,20 @@ class Supervisor:
             self._tls = AdminTls(admin_certificate(admin.tls))
             self._watched.append(self._tls.certificate.files)
             self._access.tls = self._tls.context
-        asked = WorkersAdmin(self._workers, self._is_open, self.reload)
+        asked = WorkersAdmin(self._workers, self._is_open, self.reload, self._metrics, self.task_health)
         self._access.is_loopback = admin.listen.is_loopback
-        serve = partial(serve_http, bind_admin(admin.listen), asked.app(), self._access)
-        await tasks.start(serve)
-        tasks.start_soon(watch, self._watched)
+        app, listen = asked.app(), admin.listen
+        unused = [bind_admin(listen)]
+
+        async def serve(*, task_status: anyio.abc.TaskStatus[None]) -> None:
+            listener = unused.pop() if unused else bind_admin(listen)
+            await serve_http(listener, app, self._access, task_status=task_status)
+
+        await tasks.keep_started(OwnedTask(TaskName.ADMIN), serve)
+        tasks.keep(OwnedTask(TaskName.WATCHED_FILES), partial(watch, self._watched, self._file_failed))
+
+    def _file_failed(self, problem: BaseException) -> None:
+        self.task_health.failed(OwnedTask(TaskName.WATCHED_FILES), problem, None)
 
     async def run(self) -> int:
         """Runs the workers. Returns the exit code of the process when all workers have ended."""
@@ -96,21 +113,20 @@ class Supervisor:
             tasks.cancel_scope.cancel()
         return max((worker.refused or 0 for worker in self._workers), default=0)
 
-    async def heed_signals(self) -> None:
-        async with anyio.create_task_group() as reloads:
-            with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
-                if hangups.take():
-                    reloads.start_soon(self.reload)
-                async for number in signals:
-                    if number == signal.SIGHUP:
-                        reloads.start_soon(self.reload)
-                        continue
-                    if not self._stopping.is_set():
-                        log.info("stopping", signal=number.name)
-                    else:
-                        log.warning("stopped at once: second signal", signal=number.name)
-                        self._stop_workers()
-                    self._stopping.set()
+    async def heed_signals(self, signals: AsyncIterator[signal.Signals], tasks: Tasks) -> None:
+        """Handles signals until cancelled. tasks: those of the process."""
+        if hangups.take():
+            tasks.start(OwnedTask(TaskName.RELOAD), self.reload)
+        async for number in signals:
+            if number == signal.SIGHUP:
+                tasks.start(OwnedTask(TaskName.RELOAD), self.reload)
+                continue
+            if not self._stopping.is_set():
+                log.info("stopping", signal=number.name)
+            else:
+                log.warning("stopped at once: second signal", signal=number.name)
+                self._stop_workers()
+            self._stopping.set()
 
     async def reload(self) -> tuple[int, Mapping[str, Any]]:
         """Makes the workers read the configuration again, one after the other. Returns the HTTP status and body of
@@ -132,7 +148,7 @@ class Supervisor:
             if not body:
                 return 503, {"problem": "no worker answers"}
             try:
-                self._admit(await run_sync(load, self._file))
+                self._admit(await run_sync(load, self._file, abandon_on_cancel=True))
             except ConfigurationError as problem:  # the file has changed again
                 log.warning("configuration not reloaded", path=str(self._file), reason=str(problem))
             return 200, body

@@ -21,6 +21,7 @@ from anyio.streams.buffered import BufferedByteReceiveStream
 from anyio.to_thread import run_sync
 
 from mesh.app.worker import ANSWERS_AT, LONGEST, Orders
+from mesh.tasks import OwnedTask, TaskName, reports
 from mesh.telemetry.logs import get_logger
 
 log = get_logger(__name__)
@@ -93,6 +94,9 @@ class WorkerProcess:
                 reason = _reason(code)
             except OSError as problem:  # no memory or no process is left; that may pass
                 code, reason = None, f"not started: {problem}"
+            except Exception as problem:  # noqa: BLE001 - the other workers go on, and this one starts again
+                reports().failed(OwnedTask(TaskName.WORKER), problem, None)
+                code, reason = None, f"bug in kafka-mesh: {problem!r}"
             if self._stopping.is_set():
                 return
             if code == WRONG_USAGE and not self.restarts:

@@ -57,6 +57,7 @@ VOCABULARY: Final[Mapping[str, str]] = {
     "on": "the side of an interceptor: produce or fetch",
     "operation": "the denied operation, in Kafka's words",
     "node": "a broker of an upstream cluster, by its id",
+    "owner": "the kind of the part that a failed task belongs to",
     "producer_id": "the id that a cluster gave an idempotent producer",
     "partition": "number of a partition, or cluster/topic-number of an upstream one",
     "partitions": "a number of partitions",

@@ -61,6 +61,7 @@ class TaskHealth:
         log.error(
             "task failed",
             **_fields(task),
+            owner=task.name.owner.value,
             reason=reason,
             meanwhile=_meanwhile(rest),
             left_out=left_out,
@@ -103,5 +104,5 @@ def _meanwhile(rest: float | None) -> str:
 
 
 def _fields(task: OwnedTask) -> dict[str, str]:
-    owner = {"virtual_cluster": task.virtual_cluster} if task.virtual_cluster else {}
-    return {"task": task.name.value, **owner}
+    owner = {"virtual_cluster": task.virtual_cluster, "cluster": task.cluster, "group": task.group}
+    return {"task": task.name.value, **{key: name for key, name in owner.items() if name}}

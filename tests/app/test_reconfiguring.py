@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 import signal
 import socket
 import ssl
@@ -288,6 +289,28 @@ def test_a_users_file_with_a_tag_that_does_not_fit_keeps_the_users(
     eventually("it is read again", lambda: "file reloaded" in log.read_text(), timeout=60)
     assert mesh.process.exit_code is None
     assert mesh.metric("kafka_mesh_task_failures_total") == 0
+
+
+def test_files_that_become_pipes_hold_up_neither_reloads_nor_other_files_nor_the_stop(
+    eu: tuple[RunningMesh, MockCluster], tmp_path: Path
+) -> None:
+    mesh, _ = eu
+    users, rules, log = tmp_path / "users.yaml", tmp_path / "rules.yaml", tmp_path / "mesh.log"
+    users.write_text("users: [{name: alice, password: sesame}]")
+    rules.write_text("rules: []")
+    mesh.shop["sasl"] = {"mechanisms": ["PLAIN"], "users_file": str(users)}
+    mesh.shop["authorization"] = {"rules_file": str(rules)}
+    mesh.reload()
+    for path in (users, mesh.file):
+        path.unlink()
+        os.mkfifo(path)
+    eventually("it is refused", lambda: f"{users}: not a regular file" in log.read_text(), timeout=60)
+    rules.write_text("rules: []  # changed")
+    eventually("the other one is read", lambda: "file reloaded" in log.read_text(), timeout=60)
+    refused = mesh.command("--url", mesh.url)
+    assert (refused.returncode, "not a regular file" in refused.stderr) == (2, True), refused.stderr
+    mesh.process.signal(signal.SIGTERM)
+    assert mesh.process.wait(timeout=60) == 0
 
 
 @pytest.mark.long

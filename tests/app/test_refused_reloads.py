@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -19,6 +20,7 @@ from mesh.app.clusters import UpstreamClusters
 from mesh.app.readiness import Readiness
 from mesh.app.virtual_clusters import VirtualClusters
 from mesh.config.load import load
+from mesh.config.model import Config
 from mesh.listener.bound_address import BoundAddress
 from mesh.tasks import Tasks
 from tests.integration.processes import free_ports
@@ -204,3 +206,30 @@ async def test_what_fails_for_all_of_them_is_told_and_the_next_reload_starts_all
         assert bed.readiness.degraded() == []
         assert [each.name for each in bed.app._virtual_clusters.targets] == ["one", "two"]
         assert await bed.serving() == ["one", "two"]
+
+
+async def test_a_stop_does_not_wait_for_a_file_that_is_being_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_read, may_end = threading.Event(), threading.Event()
+
+    def load_slowly(file: Path) -> Config:
+        is_read.set()
+        assert may_end.wait(60)
+        return load(file)
+
+    answers: list[tuple[int, dict[str, Any]]] = []
+
+    async def reload(bed: Bed) -> None:
+        answers.append(await bed.reload())
+
+    with monkeypatch.context() as planted:
+        planted.setattr(reconfiguring, "load", load_slowly)
+        try:
+            async with anyio.create_task_group() as group, running(tmp_path, monkeypatch) as bed:
+                group.start_soon(reload, bed)
+                assert await anyio.to_thread.run_sync(is_read.wait, 60)
+        finally:
+            may_end.set()
+    ((status, answer),) = answers
+    assert (status, answer["state"], answer["problem"]) == (422, "given up", "the process is stopping")

@@ -7,9 +7,8 @@ import os
 import signal
 import ssl
 import urllib.request
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from types import coroutine
 from typing import Any
 
 import anyio
@@ -22,10 +21,14 @@ from mesh.app import application
 from mesh.app.application import Application
 from mesh.app.clusters import UpstreamClusters
 from mesh.config.load import load
-from mesh.tasks import OwnedTask, TaskName, Tasks
+from mesh.tasks import Guard, OwnedTask, TaskName, Tasks
 from tests.app.test_refused_reloads import failures_of
 from tests.integration.processes import free_ports
 from tests.integration.security.certificates import Authority
+from tests.runtime.entity_router.test_owned_tasks import IN_ROUTERS
+from tests.runtime.pool.test_failures import IN_POOLS
+from tests.runtime.test_owned_tasks import OF_CLIENTS
+from tests.test_tasks import UNHANDLED, throwing
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
 
@@ -35,44 +38,27 @@ AT |= dict.fromkeys((TaskName.HANDSHAKE, TaskName.METRICS_EXPORT, TaskName.WATCH
 watched file keeps what is thrown while it is read to itself."""
 ATTEMPTS = {TaskName.HANDSHAKE, TaskName.RELOAD}
 """Tasks that do not start again."""
-
-
-@coroutine
-def throwing(work: Awaitable[object], at: int, problem: BaseException) -> Generator[Any, Any, object]:
-    """Awaits `work`, and throws at one of its awaits, counted from 1, and at all later ones: a task may keep the first
-    exception to itself."""
-    steps, count, sent, raised = work.__await__(), 0, None, None
-    while True:
-        try:
-            yielded = steps.send(sent) if raised is None else steps.throw(raised)
-        except StopIteration as end:
-            return end.value
-        count, sent, raised = count + 1, None, None
-        if count >= at:
-            raised = problem
-            continue
-        try:
-            sent = yield yielded
-        except BaseException as cancelled:  # noqa: BLE001 - it is passed on
-            raised = cancelled
+ELSEWHERE = {TaskName.STOP, TaskName.WORKER, *UNHANDLED, *IN_POOLS, *IN_ROUTERS, *OF_CLIENTS}
+"""tests/app/test_stops.py has the stop, tests/supervision the workers."""
+NAMES = set(TaskName) - ELSEWHERE
 
 
 class Planted:
     """Throws once into every task. left: names of tasks that have not been hit."""
 
     def __init__(self, problem: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.left = set(TaskName)
+        self.left = set(NAMES)
         self._problem = problem
-        keep, attempt = Tasks.keep_running, Tasks._attempt
+        keep, attempt = Tasks.keep_running, Guard.attempt
 
         async def keep_running(of: Tasks, task: OwnedTask, run: Any, *more: Any) -> None:
             await keep(of, task, self._planted(task, run), *more)
 
-        async def attempted(of: Tasks, task: OwnedTask, run: Any) -> None:
+        async def attempted(of: Guard, task: OwnedTask, run: Any) -> None:
             await attempt(of, task, self._planted(task, run) if task.name in ATTEMPTS else run)
 
         monkeypatch.setattr(Tasks, "keep_running", keep_running)
-        monkeypatch.setattr(Tasks, "_attempt", attempted)
+        monkeypatch.setattr(Guard, "attempt", attempted)
 
     def _planted(self, task: OwnedTask, run: Any) -> Callable[[], Awaitable[object]]:
         async def planted() -> object:
@@ -172,7 +158,7 @@ async def test_every_task_is_hit_and_the_process_goes_on(
                 await connect()
                 await anyio.sleep(0.05)
             await until(lambda: not planted.left)
-            await until(lambda: all(map(failed, TaskName)))
+            await until(lambda: all(map(failed, NAMES)))
             await until(lambda: not apps[0]._readiness.degraded())
             url = f"http://{tree['admin']['listen']}/reload"
             asked = urllib.request.Request(url, method="POST")
@@ -183,6 +169,6 @@ async def test_every_task_is_hit_and_the_process_goes_on(
     assert codes == [0]
     told = [(each["task"], each["event"]) for each in logs if each["event"] in ("task failed", "task works again")]
     assert set(told) == {
-        *((name.value, "task failed") for name in TaskName),
-        *((name.value, "task works again") for name in set(TaskName) - ATTEMPTS),
+        *((name.value, "task failed") for name in NAMES),
+        *((name.value, "task works again") for name in NAMES - ATTEMPTS),
     }

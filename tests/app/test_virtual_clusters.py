@@ -13,7 +13,7 @@ import pytest
 from mesh.app import virtual_clusters
 from mesh.app.clusters import UpstreamClusters
 from mesh.app.configured_target import ChangedConfig, LinkedTarget, Services
-from mesh.app.virtual_clusters import VirtualClusters
+from mesh.app.virtual_clusters import VirtualClusters, nowhere
 from mesh.config.listeners import FIRST, ListenerName
 from mesh.config.model import Config, VirtualClusterConfig
 from mesh.listener.limits import Descriptors
@@ -23,7 +23,7 @@ from mesh.listener.peer import Peer
 from mesh.memory import MemoryBudget
 from mesh.records.spans import ClusterName
 from mesh.runtime.relay.graceful_stop import GracefulStop, StatelessTarget
-from mesh.tasks import Tasks
+from mesh.tasks import Guard, Tasks
 from mesh.telemetry.metric_definitions import MetricSample
 from mesh.telemetry.metrics import Metrics
 from mesh.telemetry.task_health import TaskHealth
@@ -102,7 +102,7 @@ async def test_a_stop_gives_all_virtual_clusters_the_same_seconds() -> None:
                 clusters.build(configured, ListenerSetup(configured, ()), upstream, Tasks(tasks, of_tasks))
     stopped, now = list(clusters.targets), asyncio.get_running_loop().time
     begun = now()
-    await clusters.stop(clusters.names(), GRACE)
+    await clusters.stop(clusters.names(), GRACE, Guard(clusters._task_health), nowhere)
     assert [cast(Waiting, each).drained_at for each in stopped] == [begun + GRACE] * 3
     assert now() == begun + GRACE + CLOSING
     assert not clusters.targets

@@ -137,6 +137,7 @@ KINDS = [
     [
         *("!!bool maybe", "!!int ''", "!!int '0x'", "!!float ''", "!!timestamp x", "!!timestamp 2026-99-99"),
         *("!!binary 'x'", "!!python/name:os.system x", "!own x", "!!int " + "9" * 5_000),
+        *("!!pairs 7", "!!omap 7", "!!seq 7", "!!map 7", "!!set 7"),
     ],
 )
 def test_a_tag_that_does_not_fit_its_value_is_a_mistake(value: str) -> None:

@@ -10,13 +10,15 @@ import pytest
 
 from mesh.app.worker import ANSWERS_AT
 from mesh.supervision.worker_process import WorkerProcess
+from mesh.tasks import OwnedTask, TaskName, reporting
+from tests.test_tasks import Reports
 
 
 class Programs:
     """Starts a shell script in place of the worker. failures: raised one after the other before the first start.
     started: set when the script runs."""
 
-    def __init__(self, script: str, failures: list[OSError] | None = None) -> None:
+    def __init__(self, script: str, failures: list[Exception] | None = None) -> None:
         self.started = anyio.Event()
         self._script = script
         self._failures = failures or []
@@ -41,13 +43,16 @@ async def kept_running(worker: WorkerProcess, programs: Programs, monkeypatch: p
 
 
 def test_a_worker_that_cannot_be_started_is_tried_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The system may have no memory or no process left for a moment."""
+    """The system may have no memory left for a moment. A bug does not end the other workers."""
 
     async def run() -> None:
         worker = WorkerProcess(1, "mesh", tmp_path / "mesh.yaml")
-        failures = [OSError(11, "Resource temporarily unavailable"), OSError(12, "Cannot allocate memory")]
-        await kept_running(worker, Programs("exec sleep 60", failures), monkeypatch)
+        memory, bug = OSError(12, "Cannot allocate memory"), KeyError("relay")
+        reports = Reports()
+        with reporting(reports):
+            await kept_running(worker, Programs("exec sleep 60", [memory, bug]), monkeypatch)
         assert worker.restarts == 2
+        assert reports.failures == [(OwnedTask(TaskName.WORKER), bug, None)]
 
     anyio.run(run)
 

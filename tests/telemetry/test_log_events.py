@@ -18,13 +18,12 @@ COMPOSED = {
     "log.warning(f'{what} offsets skipped: gone upstream')",
 }
 """Composed texts, with their results."""
-PASSED_ON = {"event", "told", "over", "_BUG"}
+PASSED_ON = {"event", "told", "over"}
 """Variables that hold the event; their texts are constants of the same file."""
 OTHERS = {
     *(f"records {done} by an operator" for done in ("settled", "buried", "released")),
     *(f"{what} offsets skipped: gone upstream" for what in ("unacknowledged", "unread")),
     *(each for words in WORDS.values() for each in (words.event, words.over)),
-    "brokers not looked up: bug in kafka-mesh",
     "connection closed: limit",
     "connection closed: protocol error",
     "dead letter not written; retrying",

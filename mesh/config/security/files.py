@@ -15,6 +15,7 @@ from mesh.config.mistakes import ConfigurationError, KeyPath, Mistake
 from mesh.config.security.checks import check_rules, check_users
 from mesh.config.security.model import AccessRule, Authorization, RulesFile, SaslUser, UsersFile
 from mesh.config.yaml_reading import Document, read
+from mesh.files import read_file
 from mesh.security.credentials import StoredUser
 from mesh.security.principals import Principal
 from mesh.security.rules import CLUSTER_NAME, OF_TRANSACTIONS, ResourceType, Rule, Rules
@@ -75,7 +76,7 @@ def _rules(rule: AccessRule) -> Iterator[Rule]:
 def _load(
     path: Path, kind: type[File], check: Callable[[File], Iterable[Finding]], variables: Mapping[str, str]
 ) -> File:
-    document = read(path.read_bytes(), variables)
+    document = read(read_file(path), variables)
     mistakes = list(document.mistakes)
     try:
         file = kind.model_validate(document.data)

@@ -19,6 +19,7 @@ from typing import Annotated, Any, Final
 from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
+from mesh import files
 from mesh.interceptors.shipped.files import read_file
 from mesh.interceptors.spi import CannotBegin, NoConfig
 
@@ -88,7 +89,8 @@ class Vault:
 
     def _ask(self, path: str, body: object) -> Any:
         config = self._config
-        headers = {"X-Vault-Token": config.token_file.read_text().strip(), "Content-Type": "application/json"}
+        token = files.read_file(config.token_file, _LARGEST).decode().strip()
+        headers = {"X-Vault-Token": token, "Content-Type": "application/json"}
         if config.namespace is not None:
             headers["X-Vault-Namespace"] = config.namespace
         asked = urllib.request.Request(

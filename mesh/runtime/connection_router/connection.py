@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from functools import partial
 from struct import Struct
 from typing import Final, cast
 
@@ -18,6 +19,7 @@ from mesh.listener.requests import PendingRequest
 from mesh.listener.security import peer_certificate, subject_of
 from mesh.routing.spi import Client, Undecided
 from mesh.runtime.connection_router.services import ChosenRoute, ConnectionRouterServices, RouteConnection
+from mesh.tasks import OwnedTask, TaskName, begin
 from mesh.wire.apis import ApiKey, Versions
 from mesh.wire.connection import FramedRequest, ServerConnection
 from mesh.wire.errors import ProtocolError
@@ -185,8 +187,8 @@ class ChoosingConnection(asyncio.BufferedProtocol):
                 client.refuse(ProtocolError("no_route", "its principal is known, and it is undecided still"))
             case ChosenRoute(ready=asyncio.Event() as ready) if not ready.is_set():
                 self.client.pace(has_read_ahead=True)
-                waiting = self._choose_when(ready)
-                self._waiting = asyncio.get_running_loop().create_task(waiting, name="wait for a pool")
+                task = OwnedTask(TaskName.CHOICE, services.listener.name)
+                self._waiting = begin(task, partial(self._choose_when, ready), client.abort)
             case ChosenRoute(route=route, accept=accept):
                 handed = accept()
                 services.route_chosen(route, handed.client)

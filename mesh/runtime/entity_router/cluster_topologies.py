@@ -10,6 +10,7 @@ from mesh.records.spans import ClusterName
 from mesh.runtime.relay.nodes import RelayNodes
 from mesh.runtime.relay.topologies import CleanUp
 from mesh.runtime.topologies.topologies import Topologies
+from mesh.tasks import OwnedTask, TaskName, keep
 
 
 class ClusterTopologies:
@@ -34,9 +35,8 @@ class ClusterTopologies:
         if cluster not in self._made:
             self._made[cluster] = self._make(cluster)
         if cluster not in self._cleaning:
-            cleaning = CleanUp(self._made[cluster], nodes).run()
-            name = f"clean up topologies of {cluster}"
-            self._cleaning[cluster] = asyncio.get_running_loop().create_task(cleaning, name=name)
+            made = self._made[cluster]
+            self._cleaning[cluster] = keep(OwnedTask(TaskName.TOPOLOGIES, made.name, cluster), CleanUp(made, nodes).run)
         return self._made[cluster]
 
     def leave(self, cluster: ClusterName) -> None:

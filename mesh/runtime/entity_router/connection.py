@@ -29,6 +29,7 @@ from mesh.runtime.relay.connection import BEFORE_AUTHENTICATION, UNCHARGED, Rela
 from mesh.runtime.relay.leg_opener import LegOpener
 from mesh.runtime.relay.topologies import interception_handlers
 from mesh.security.rules import Refusal
+from mesh.tasks import OwnedTask, TaskName, begin
 from mesh.telemetry.logs import get_logger
 from mesh.wire.apis import ApiKey, Versions
 from mesh.wire.errors import ProtocolError
@@ -144,9 +145,8 @@ class RouterConnection(RelayConnection):
 
     def opened(self) -> None:
         if not self._router.leaves.are_known:
-            self._waiting_for_nodes = asyncio.get_running_loop().create_task(
-                self._wait_for_nodes(), name="wait for nodes"
-            )
+            task = OwnedTask(TaskName.NODE_WAIT, self._listener.name)
+            self._waiting_for_nodes = begin(task, self._wait_for_nodes, self.client.abort)
 
     def closed(self) -> None:
         if (gate := self._router.requests.gate) is not None and any(self.under_way()):
@@ -190,7 +190,8 @@ class RouterConnection(RelayConnection):
         if _KEY.unpack_from(frame, _KEY_AT)[0] in LISTENER_TABLE:
             super()._serve_here(frame)
             return
-        self._serving = asyncio.get_running_loop().create_task(self._serve_divided(frame), name="a divided request")
+        task = OwnedTask(TaskName.REQUEST, self._listener.name)
+        self._serving = begin(task, partial(self._serve_divided, frame), self.client.abort)
 
     async def _serve_divided(self, frame: bytes) -> None:
         began = self._listener.now()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final, Protocol
 
 from mesh.interceptors.spi import On
@@ -12,6 +13,7 @@ from mesh.runtime.interception.client import InterceptedClient, Interceptors
 from mesh.runtime.interception.fetches import FetchRequests
 from mesh.runtime.interception.produces import ProduceRequests
 from mesh.security.rules import Operation, ResourceType
+from mesh.tasks import OwnedTask, Run, TaskName, begin
 from mesh.telemetry.logs import get_logger
 from mesh.wire.errors import ProtocolError
 from mesh.wire.interception import AnswerChange, Decision, FollowUp, InterceptedFrames
@@ -177,8 +179,7 @@ class Interception:
         if frames.pending_request is not None and self._deciding is None:
             is_moving |= self._decide(connection, *frames.pending_request)
         if frames.pending_answer is not None and self._seeing is None and self._connection is not None:
-            seeing = self._see(*frames.pending_answer)
-            self._seeing = asyncio.get_running_loop().create_task(seeing, name="intercept an answer")
+            self._seeing = self._begin(partial(self._see, *frames.pending_answer))
         return is_moving
 
     def _decide(self, connection: InterceptedConnection, head: RequestHead, frame: memoryview) -> bool:
@@ -194,8 +195,7 @@ class Interception:
             connection.interception_ended(None)
             return False
         if decision is None:
-            deciding = self._decide_later(requests, head, frame)
-            self._deciding = asyncio.get_running_loop().create_task(deciding, name="intercept a request")
+            self._deciding = self._begin(partial(self._decide_later, requests, head, frame))
             return False
         self._frames.decide(decision)
         self._frames.go_on()
@@ -233,6 +233,10 @@ class Interception:
             self._end(None)
             return
         self._went_on()
+
+    def _begin(self, work: Run) -> asyncio.Task[None]:
+        task = OwnedTask(TaskName.INTERCEPTION, str(self._transport.log_fields["virtual_cluster"]))
+        return begin(task, work, partial(self._end, None))
 
     def _went_on(self) -> None:
         self._carry_out()

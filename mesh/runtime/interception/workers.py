@@ -11,8 +11,9 @@ import json
 import os
 import socket
 import sys
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from mesh.interceptors.chain import ChainResult
@@ -27,6 +28,7 @@ from mesh.interceptors.frames import (
     encoded_task,
     frame,
 )
+from mesh.tasks import OwnedTask, Run, TaskName, begin
 from mesh.telemetry.logs import get_logger
 
 log = get_logger(__name__)
@@ -211,10 +213,10 @@ class Workers:
         worker.kill()
 
     def _replace(self) -> None:
-        self._go(self._start(), f"start a worker of {self._name}")
+        self._go(self._start)
 
-    def _go(self, work: Coroutine[Any, Any, None], name: str) -> None:
-        task = asyncio.get_running_loop().create_task(work, name=name)
+    def _go(self, work: Run) -> None:
+        task = begin(OwnedTask(TaskName.INTERCEPTOR_WORKER, self._name), work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -223,12 +225,12 @@ class Workers:
         while True:
             try:
                 worker = await InterceptorWorker.start(self._settings)
-            except (WorkerLost, OSError) as problem:
-                log.error("worker not started", virtual_cluster=self._name, reason=str(problem))
+            except Exception as problem:  # noqa: BLE001 - without it there would be one worker less for good
+                log.error("worker not started", virtual_cluster=self._name, reason=str(problem) or repr(problem))
                 await asyncio.sleep(backoff)
                 backoff = min(2 * backoff, MOST_BACKOFF)
                 continue
             self._alive.add(worker)
             self._idle.put_nowait(worker)
-            self._go(self._replace_at_its_end(worker), f"wait for the end of a worker of {self._name}")
+            self._go(partial(self._replace_at_its_end, worker))
             return

@@ -107,10 +107,7 @@ class OneNodeCluster:
             topics |= self._stale
             self._stale = set()
             if topics:
-                try:
-                    await self._refresh(topics)
-                except Exception:
-                    log.exception("leaders not looked up: bug in kafka-mesh", cluster=self.brokers.name)
+                await self._refresh(topics)
                 await asyncio.sleep(REFRESH_PAUSE)
 
     async def _refresh(self, topics: Collection[Topic]) -> None:

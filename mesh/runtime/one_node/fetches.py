@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Mapping
+from functools import partial
 from typing import Final
 
 from mesh.routing.kit.errors import error_answer
@@ -16,6 +17,7 @@ from mesh.routing.one_node.rewriting import VisibleNodes
 from mesh.routing.spi import Request
 from mesh.runtime.one_node.brokers import Channel, Links
 from mesh.runtime.one_node.cluster import OneNodeCluster
+from mesh.tasks import OwnedTask, TaskName, begin
 from mesh.upstream.links.handshake import Unreachable
 from mesh.wire.apis import ApiKey
 from mesh.wire.errors import ErrorCode, ProtocolError
@@ -34,6 +36,9 @@ LEADER_ERRORS: Final = frozenset(
         ErrorCode.UNKNOWN_TOPIC_ID,
     }
 )
+
+
+_FETCH: Final = OwnedTask(TaskName.FETCH)
 
 
 class ClientFetches:
@@ -97,9 +102,14 @@ class ClientFetches:
                 continue
 
     def _ask(self, request: Request, leg: LegRequest) -> None:
-        task = asyncio.get_running_loop().create_task(self._run_leg(request, leg), name=f"Fetch from {leg.broker}")
+        task = begin(_FETCH, partial(self._run_leg, request, leg), partial(self._not_answered, leg))
         self._legs.add(task)
         task.add_done_callback(self._legs.discard)
+
+    def _not_answered(self, leg: LegRequest) -> None:
+        self._leg_sessions.setdefault(leg.broker, LegSession()).reset()
+        self._join.failed(leg.broker)
+        self._news.set()
 
     async def _run_leg(self, request: Request, leg: LegRequest) -> None:
         session = self._leg_sessions.setdefault(leg.broker, LegSession())
@@ -109,13 +119,12 @@ class ClientFetches:
                 answer = await self._send(request, leg, session)
                 session.take_answer(answer.get("session_id", 0), answer.get("error_code", 0))
         except (Unreachable, ProtocolError) as problem:
-            session.reset()
             self._cluster.brokers.not_answered(ApiKey.FETCH, problem)
             self._cluster.mark_stale({topic for topic, _ in leg.partitions})
-            self._join.failed(leg.broker)
+            self._not_answered(leg)
         else:
             self._take_response(leg.broker, answer)
-        self._news.set()
+            self._news.set()
 
     async def _send(self, request: Request, leg: LegRequest, session: LegSession) -> Tree:
         part = session.next_request(request.version, leg.partitions)

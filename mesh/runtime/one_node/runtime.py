@@ -22,6 +22,7 @@ from mesh.runtime.relay.runtime import LARGEST_REQUEST
 from mesh.runtime.relay.status import status_of
 from mesh.runtime.relay.traffic import Traffic
 from mesh.runtime.request_router.connection import RequestRouterConnection
+from mesh.tasks import OwnedTask, TaskName, keep
 from mesh.wire.apis import ApiKey
 
 REQUEST_TIMEOUT = 30.0
@@ -66,10 +67,9 @@ class OneNodeRuntime(StatelessTarget):
         """The services of all listeners, closed ones included: a handshake that is under way may still bring a client
         to one."""
         self.change(shown, refused)
-        loop = asyncio.get_running_loop()
         self._watching = (
-            loop.create_task(nodes.watch(), name=f"nodes of {self.name}"),
-            loop.create_task(cluster.watch(), name=f"leaders of {self.name}"),
+            keep(OwnedTask(TaskName.BROKERS, self.name, nodes.cluster), nodes.watch),
+            keep(OwnedTask(TaskName.LEADERS, self.name, nodes.cluster), cluster.watch),
         )
 
     def accept(self, node: int | None = None, listener: ListenerName = FIRST) -> RequestRouterConnection:

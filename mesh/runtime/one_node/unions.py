@@ -30,6 +30,7 @@ from mesh.runtime.relay.runtime import LARGEST_REQUEST
 from mesh.runtime.request_router.connection import RequestRouterConnection
 from mesh.runtime.request_router.context import ConnectionContext
 from mesh.runtime.request_router.services import RequestRouterServices, RouterKind
+from mesh.tasks import OwnedTask, TaskName, keep
 from mesh.upstream.links.chunks import Chunks
 from mesh.upstream.links.handshake import Unreachable
 from mesh.wire.apis import ApiKey
@@ -184,8 +185,7 @@ class OneUnionRuntime(StatelessTarget):
         self.graceful_stop = GracefulStop(listener)
         self._services = UnionServices(listener, union, ids, shown, serves, self.graceful_stop, memory)
         union.topics_moved = self._services.cluster.topics_moved
-        watching = self._services.cluster.watch()
-        self._watching = asyncio.get_running_loop().create_task(watching, name=f"leaders of {self.name}")
+        self._watching = keep(OwnedTask(TaskName.LEADERS, self.name), self._services.cluster.watch)
 
     @property
     def leaves(self) -> list[RouterLeaf]:

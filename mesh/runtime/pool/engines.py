@@ -12,6 +12,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
+from traceback import format_exception
 from typing import Protocol, TypeAlias, assert_never
 
 from mesh.pool.common.effects import (
@@ -27,6 +29,7 @@ from mesh.pool.common.effects import (
 from mesh.pool.common.ids import GroupId
 from mesh.pool.pool import Pool
 from mesh.records.spans import ClusterName, CommitPosition, UpstreamPartition
+from mesh.tasks import OwnedTask, TaskName, begin
 from mesh.telemetry.logs import get_logger
 from mesh.upstream.engine import CommitToken, Engine, EngineEvent, EngineFailed, RereadToken
 
@@ -82,11 +85,9 @@ class Engines:
         """Subscribes an engine to topics; makes it, unless it exists. Commands wait while an older engine of the same
         group is leaving."""
         key = (pool.group, effect.cluster)
-        if key not in self._engines and key not in self._waiting:
-            if key in self._closing:
-                self._waiting[key] = (pool, [])
-            else:
-                self._open(pool, effect.cluster)
+        is_new = key not in self._engines and key not in self._waiting
+        if is_new and (key in self._closing or not self._open(pool, effect.cluster)):
+            self._waiting[key] = (pool, [])
         self._set(key, SubscribeUpstream, lambda engine: engine.subscribe(effect.topics))
 
     def command(self, effect: UpstreamCommand) -> None:
@@ -124,12 +125,11 @@ class Engines:
         for kept in (self._waiting, self._settings, self._backoffs):
             for key in list(filter(is_meant, kept)):
                 kept.pop(key)
-        loop = asyncio.get_running_loop()
         for key in list(filter(is_meant, self._engines)):
             engine = self._engines.pop(key)
             last = {source: position for source, position in positions.items() if source.cluster == key[1]}
             # The task is kept here until the engine has ended. Only a cancellation ends it early.
-            self._closing[key] = loop.create_task(self._close(key, engine, last), name=f"close engine of {key}")
+            self._closing[key] = begin(_closing(key), partial(self._close, key, engine, last))
 
     def is_closing(self, group: GroupId) -> bool:
         """True if an engine of this group is leaving its upstream group just now."""
@@ -140,7 +140,9 @@ class Engines:
         while self._closing:
             await asyncio.wait(list(self._closing.values()))
 
-    def _open(self, pool: Pool, cluster: ClusterName) -> None:
+    def _open(self, pool: Pool, cluster: ClusterName) -> bool:
+        """Makes an engine. If that fails, the engine counts as one that failed: another attempt follows after a delay.
+        Returns whether there is an engine now."""
         key = (pool.group, cluster)
 
         def deliver(event: EngineEvent) -> None:
@@ -150,19 +152,31 @@ class Engines:
                     self._renew(pool, cluster)  # first, since the pool may leave because of the event
                 self._listener.happened(pool, cluster, event)
 
-        engine = self._engines[key] = self._create(pool.group, cluster, deliver)
+        try:
+            engine = self._engines[key] = self._create(pool.group, cluster, deliver)
+        except Exception as problem:  # noqa: BLE001 - such as a file of the cluster's properties that is being replaced
+            event = EngineFailed(repr(problem), "".join(format_exception(problem)))
+            loop = asyncio.get_running_loop()
+            loop.call_soon(self._not_opened, key, event)
+            loop.call_later(self._backoff(key), self._reopen, key)
+        return key in self._engines
+
+    def _not_opened(self, key: Key, event: EngineFailed) -> None:
+        if key in self._waiting:
+            self._listener.happened(self._waiting[key][0], key[1], event)
+
+    def _backoff(self, key: Key) -> float:
+        """Returns the seconds until an engine that has just failed is replaced."""
+        backoff = self._backoffs.setdefault(key, _Backoff())
+        backoff.failed(asyncio.get_running_loop().time())
+        return backoff.seconds
 
     def _renew(self, pool: Pool, cluster: ClusterName) -> None:
         """Closes a failed engine, and makes another one, which begins without partitions."""
         key = (pool.group, cluster)
-        loop = asyncio.get_running_loop()
-        backoff = self._backoffs.setdefault(key, _Backoff())
-        backoff.failed(loop.time())
         self._waiting[key] = (pool, list(self._settings[key].values()))
         engine = self._engines.pop(key)
-        self._closing[key] = loop.create_task(
-            self._close(key, engine, {}, backoff.seconds), name=f"renew engine of {key}"
-        )
+        self._closing[key] = begin(_closing(key), partial(self._close, key, engine, {}, self._backoff(key)))
 
     def _set(self, key: Key, kind: type[object], command: Command) -> None:
         """Sends a command that holds until the next one of its kind."""
@@ -185,10 +199,7 @@ class Engines:
             failed = {str(source): error for source, error in errors.items() if error}
             if failed:
                 log.warning("last upstream commit failed", group=group, cluster=cluster, errors=failed)
-        except Exception:
-            # Nothing awaits this task, and the next pool of the group must not wait forever.
-            log.exception("engine failed to close", group=group, cluster=cluster)
-        finally:
+        finally:  # the next pool of the group must not wait forever
             del self._closing[key]
             asyncio.get_running_loop().call_later(backoff, self._reopen, key)
 
@@ -196,8 +207,12 @@ class Engines:
         """Makes an engine for a pool that began while an older one was leaving, or whose engine failed."""
         if key in self._engines or key in self._closing:
             return
-        pool, commands = self._waiting.pop(key, (None, []))
-        if pool is not None:
-            self._open(pool, key[1])
+        pool, commands = self._waiting.get(key, (None, []))
+        if pool is not None and self._open(pool, key[1]):
+            del self._waiting[key]
             for command in commands:
                 self._call(key, command)
+
+
+def _closing(key: Key) -> OwnedTask:
+    return OwnedTask(TaskName.ENGINE_CLOSE, group=key[0], cluster=key[1])

@@ -12,6 +12,7 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final, TypeAlias
 
 from mesh.interceptors.chain import ChainResult
@@ -25,6 +26,7 @@ from mesh.records.fetched import split_into_runs
 from mesh.records.spans import CommitPosition, Span, TopicName, UpstreamPartition
 from mesh.runtime.interception.interceptor_runner import InterceptorRunner, InterceptorWork
 from mesh.security.principals import ANONYMOUS
+from mesh.tasks import OwnedTask, TaskName, begin, is_order
 from mesh.upstream.engine import (
     Assigned,
     CommitToken,
@@ -220,8 +222,8 @@ class InterceptedEngine:
         queue.events.append(event)
         self._count_bytes(key, queue, _size(event))
         if queue.working is None:
-            work = self._work(key, queue)
-            queue.working = asyncio.get_running_loop().create_task(work, name=f"intercept {key[0]}")
+            task = OwnedTask(TaskName.INTAKE, self._intake.runner.name, key[0].cluster, self._group)
+            queue.working = begin(task, partial(self._work, key, queue))
 
     def _forget(self, sources: Iterable[UpstreamPartition]) -> None:
         """Drops the queues of partitions that moved or are assigned again, and forgets that they were paused here."""
@@ -262,7 +264,9 @@ class InterceptedEngine:
     async def _work(self, key: tuple[UpstreamPartition, bool], queue: _PartitionQueue) -> None:
         try:
             await self._empty(key, queue)
-        except Exception as problem:  # noqa: BLE001 - reported with its traceback; another engine is made
+        except BaseException as problem:
+            if is_order(problem):
+                raise
             self._forget({source for source, _ in self._queues})
             self._deliver_safely(EngineFailed(repr(problem), "".join(traceback.format_exception(problem))))
 

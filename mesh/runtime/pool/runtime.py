@@ -49,6 +49,7 @@ from mesh.runtime.pool.reports import Reports
 from mesh.runtime.pool.share_groups import ShareGroups
 from mesh.runtime.pool.step_loop import StepLoop
 from mesh.runtime.pool.tool_queries import ToolQueries
+from mesh.tasks import OwnedTask, TaskName, reports
 from mesh.telemetry.journal import DeliveryLog
 from mesh.telemetry.logs import get_logger
 from mesh.telemetry.upstream_health import UpstreamHealth
@@ -95,7 +96,7 @@ class PoolRuntime:
         self._metrics = listener.metrics
         self._loop = asyncio.get_running_loop()
         self.now: Final[Callable[[], float]] = self._loop.time
-        self._step_loop = StepLoop(core, self._do)
+        self._step_loop = StepLoop(core, self._do, self._not_done)
         self._handler = PoolRequests(listener, core, endpoint, self._step_loop)
         self._requests = Requests(listener, self._handler)
         self._versions = {key: (served.lowest, served.highest) for key, served in self._requests.served.items()}
@@ -224,10 +225,8 @@ class PoolRuntime:
                     self.engines.subscribe(pool, effect)
             case LeaveUpstream(group, positions, cluster):
                 self._leave(group, positions, cluster)
-            case DeadLetterUpstream(group):
-                pool = self.core.pools.get(group)
-                if pool is not None:
-                    self._write_dead_letter(effect, partial(self._events.dead_letter_written, pool, effect))
+            case DeadLetterUpstream():
+                self._bury(effect)
             case AskUpstream(ticket, question):
                 assert isinstance(ticket, PendingRequest)
                 self.tool_queries.ask(ticket, question)
@@ -241,6 +240,21 @@ class PoolRuntime:
                 self._reports.report(effect)
             case _:
                 self.engines.command(effect)
+
+    def _not_done(self, effect: Effect, problem: Exception) -> None:
+        """Reports an effect that failed. The client whose request caused the step may have no part in it."""
+        group = getattr(effect, "group", "")
+        reports().failed(OwnedTask(TaskName.EFFECT, self.name, group=group), problem, None)
+
+    def _bury(self, effect: DeadLetterUpstream) -> None:
+        pool = self.core.pools.get(effect.group)
+        if pool is None:
+            return
+        ended = partial(self._events.dead_letter_written, pool, effect)
+        try:
+            self._write_dead_letter(effect, ended)
+        except Exception as problem:  # noqa: BLE001 - a writer that cannot be made is one that failed; the pool tries again
+            self._loop.call_soon(ended, repr(problem))
 
     def _leave(
         self,

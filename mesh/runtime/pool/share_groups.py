@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Any, Final
+from functools import partial
+from typing import Final
 
-from mesh.apis.answers import Answer
+from mesh.apis.answers import Answer, Ticket
+from mesh.listener.requests import PendingRequest
 from mesh.pool.common.effects import ChangeGroupConfigs, Effect
 from mesh.pool.common.group_configs import Changes, Overrides, changed
 from mesh.pool.common.ids import GroupId
 from mesh.pool.common.results import GroupConfigsChanged
+from mesh.tasks import OwnedTask, Run, TaskName, begin
 from mesh.telemetry.logs import get_logger
 from mesh.upstream.store.documents import Document, DocumentKind, StoreError, StoreUnavailable
 from mesh.upstream.store.store import Store
@@ -77,11 +80,12 @@ class ShareGroups:
         """Stores that a group has share members."""
         self._see(group)
         if self._store is not None:
-            self._begin(self._keep(group))
+            self._begin(group, partial(self._keep, group))
 
     def change(self, asked: ChangeGroupConfigs, carry_out: Callable[[Sequence[Effect]], None]) -> None:
         """Changes the configurations of groups. carry_out: takes the answer."""
-        self._begin(self._answer(asked, carry_out))
+        group = next(iter(asked.changes), GroupId(""))
+        self._begin(group, partial(self._answer, asked, carry_out), lambda: _abort(asked.ticket))
 
     async def forget(self, groups: Collection[GroupId]) -> frozenset[GroupId]:
         """Forgets groups that were deleted or are unknown upstream. Returns those that were known here."""
@@ -104,8 +108,8 @@ class ShareGroups:
 
     # Internals
 
-    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work, name="keep a share group")
+    def _begin(self, group: GroupId, run: Run, failed: Callable[[], None] = lambda: None) -> None:
+        task = begin(OwnedTask(TaskName.SHARE_GROUP, self._name, group=group), run, failed)
         self._working.add(task)
         task.add_done_callback(self._working.discard)
 
@@ -174,6 +178,12 @@ class ShareGroups:
 
     def _had_members(self, group: GroupId) -> bool:
         return bool(self._document(group).get(HAD_MEMBERS))
+
+
+def _abort(ticket: Ticket) -> None:
+    """Closes the connection of a request that cannot be answered."""
+    if isinstance(ticket, PendingRequest):
+        ticket.connection.client.abort()
 
 
 def _configs_in(document: Document) -> Overrides:

@@ -4,7 +4,7 @@ timer is set.
 Connections take turns: each handles one request in a turn of the event loop. Otherwise a client that sends hundreds of
 requests at once would delay all others by all of them.
 
-An exception in an effect goes to the event loop, which logs it. The other effects are still executed.
+An exception in an effect is reported, and the other effects are still executed.
 """
 
 from __future__ import annotations
@@ -27,11 +27,14 @@ class QueuedConnection(Protocol):
 
 class StepLoop:
     """Executes effects, and lets connections handle requests. do: executes one effect, which may cause further
-    steps."""
+    steps. failed: called with the exception of an effect."""
 
-    def __init__(self, core: PoolCore, do: Callable[[Effect], None]) -> None:
+    def __init__(
+        self, core: PoolCore, do: Callable[[Effect], None], failed: Callable[[Effect, Exception], None]
+    ) -> None:
         self._core = core
         self._do = do
+        self._failed = failed
         self._loop = asyncio.get_running_loop()
         self.now: Final[Callable[[], float]] = self._loop.time
         self._effects: deque[Effect] = deque()
@@ -66,7 +69,7 @@ class StepLoop:
         try:
             while self._effects or self._ready:
                 if self._effects:
-                    self._do(self._effects.popleft())
+                    self._execute(self._effects.popleft())
                 else:
                     self._ready.popleft().handle_next()
         finally:
@@ -94,6 +97,12 @@ class StepLoop:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+    def _execute(self, effect: Effect) -> None:
+        try:
+            self._do(effect)
+        except Exception as problem:  # noqa: BLE001 - another client's bytes may have caused the step
+            self._failed(effect, problem)
 
     def _begin_turn(self) -> None:
         if self._takes_requests:

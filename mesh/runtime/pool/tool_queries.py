@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from mesh.apis.answers import Answer
 from mesh.listener.requests import PendingRequest
@@ -12,9 +13,11 @@ from mesh.pool.common.queries import GroupsDeleted, LogOffset, LogOffsets, LogOf
 from mesh.records.spans import UpstreamPartition
 from mesh.runtime.pool.administration import Administration
 from mesh.runtime.pool.share_groups import ShareGroups
+from mesh.tasks import OwnedTask, TaskName, begin
 from mesh.wire.errors import ErrorCode
 
 AT_A_TIME = 16
+_QUERY = OwnedTask(TaskName.TOOL_QUERY)
 _GONE = frozenset({ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND})
 
 
@@ -35,7 +38,7 @@ class ToolQueries:
         self._asking: set[asyncio.Task[None]] = set()
 
     def ask(self, pending: PendingRequest, question: Question) -> None:
-        task = asyncio.get_running_loop().create_task(self._answer(pending, question), name="a tool asks upstream")
+        task = begin(_QUERY, partial(self._answer, pending, question), lambda: pending.connection.client.abort())
         self._asking.add(task)
         task.add_done_callback(self._asking.discard)
 

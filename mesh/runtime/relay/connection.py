@@ -28,6 +28,7 @@ from mesh.runtime.relay.services import RelayServices
 from mesh.runtime.relay.splicing import RequestSplicing, plain_socket
 from mesh.runtime.relay.topologies import interception_handlers
 from mesh.runtime.relay.traffic import NodeTraffic
+from mesh.tasks import OwnedTask, TaskName, begin
 from mesh.upstream.links.leg import Leg
 from mesh.wire.apis import ApiKey, Versions
 from mesh.wire.connection import FramedRequest, ServerConnection
@@ -158,9 +159,8 @@ class RelayConnection(asyncio.BufferedProtocol):
         if self._services.is_stopping:  # its handshake began before the stop
             asyncio.get_running_loop().call_soon(self.client.close)
         if self._has_sasl and not self._services.nodes.are_known:
-            self._waiting_for_nodes = asyncio.get_running_loop().create_task(
-                self._wait_for_nodes(), name="wait for nodes"
-            )
+            task = OwnedTask(TaskName.NODE_WAIT, self._listener.name)
+            self._waiting_for_nodes = begin(task, self._wait_for_nodes, self.client.abort)
 
     def established(self) -> None:
         if self._authentication is None:

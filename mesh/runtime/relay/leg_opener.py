@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import math
+from functools import partial
 from traceback import format_exception
 from typing import Final, Protocol
 
 from mesh.apis.answers import ConnectionId
 from mesh.runtime.relay.nodes import RelayNode
 from mesh.runtime.relay.services import RelayServices
+from mesh.tasks import OwnedTask, TaskName, begin
 from mesh.telemetry.logs import get_logger
 from mesh.upstream.links.handshake import Unreachable
 from mesh.upstream.links.leg import Leg
@@ -58,7 +60,8 @@ class LegOpener:
         self._node, self._is_named = node, is_named
 
     def open(self, owner: OpenerOwner, leg: Leg) -> None:
-        self._opening = asyncio.get_running_loop().create_task(self._open(owner, leg), name="open a leg")
+        task = OwnedTask(TaskName.LEG, self._services.listener.name)
+        self._opening = begin(task, partial(self._open, owner, leg), owner.not_reached)
 
     def release(self) -> None:
         """Stops counting the leg, and reports nothing more."""

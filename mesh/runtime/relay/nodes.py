@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 from mesh.records.spans import ClusterName
+from mesh.tasks import OwnedTask, TaskName, is_order, reports
 from mesh.telemetry.logs import get_logger
 from mesh.upstream.links.connection import BrokerLink
 from mesh.upstream.links.connection_settings import ConnectionSettings
@@ -26,7 +27,6 @@ Answer = TypeVar("Answer")
 
 log = get_logger(__name__)
 
-_BUG: Final = "brokers not looked up: bug in kafka-mesh"
 NODES_TIMEOUT: Final = 5.0
 """Seconds that a client waits until the mesh has learned the nodes."""
 BACKOFF: Final = 0.1
@@ -242,10 +242,7 @@ class RelayNodes:
         """Checks the nodes at each interval until cancelled."""
         try:
             while True:
-                try:
-                    await self._check()
-                except Exception:
-                    log.exception(_BUG, cluster=self.cluster)
+                await self._check()
                 try:
                     async with asyncio.timeout(self.interval):  # wait_for may swallow a cancellation (bpo-37658)
                         await self._check_soon.wait()
@@ -253,8 +250,10 @@ class RelayNodes:
                 except TimeoutError:
                     pass
                 self._check_soon.clear()
-        finally:
-            self._links.close()
+        except BaseException as problem:
+            if is_order(problem):
+                self._links.close()  # for good
+            raise
 
     async def _check(self) -> None:
         try:
@@ -307,8 +306,8 @@ async def _ask_versions(node: RelayNode, link: BrokerLink) -> None:
         node.versions, node.may_be_upgraded = served_of(await link.versions()), False
     except (Unreachable, ProtocolError) as problem:
         node.reason = str(problem)
-    except Exception:
-        log.exception(_BUG, node=node.id)
+    except Exception as problem:  # noqa: BLE001 - the other brokers are asked all the same
+        reports().failed(OwnedTask(TaskName.BROKERS), problem, None)
 
 
 def address_text(host: str, port: int) -> str:

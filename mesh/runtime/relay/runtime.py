@@ -22,6 +22,7 @@ from mesh.runtime.relay.topologies import CleanUp
 from mesh.runtime.relay.traffic import Traffic
 from mesh.runtime.topologies.topologies import Topologies
 from mesh.runtime.topologies.topology_samples import status_of as status_of_topologies
+from mesh.tasks import OwnedTask, TaskName, keep
 from mesh.upstream.links.chunks import Chunks
 from mesh.wire.apis import ApiKey
 from mesh.wire.relayed_apis import ADVERTISED_APIS, RELAYED_APIS
@@ -80,11 +81,9 @@ class RelayRuntime(StatelessTarget):
         self.further: dict[ListenerName, ListenerAddresses] = {}
         self._cleaning: asyncio.Task[None] | None = None
         if topologies is not None:
-            cleaning = CleanUp(topologies, nodes).run()
-            self._cleaning = asyncio.get_running_loop().create_task(
-                cleaning, name=f"clean up topologies of {self.name}"
-            )
-        self._watching = asyncio.get_running_loop().create_task(nodes.watch(), name=f"nodes of {self.name}")
+            task = OwnedTask(TaskName.TOPOLOGIES, self.name, nodes.cluster)
+            self._cleaning = keep(task, CleanUp(topologies, nodes).run)
+        self._watching = keep(OwnedTask(TaskName.BROKERS, self.name, nodes.cluster), nodes.watch)
 
     def accept(self, node: int | None = None, listener: ListenerName = FIRST) -> RelayConnection:
         return RelayConnection(self._listeners[listener], node)

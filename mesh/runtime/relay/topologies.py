@@ -14,6 +14,7 @@ from mesh.runtime.topologies.frames import described_group
 from mesh.runtime.topologies.requests import ClientRules, TopologyRequests
 from mesh.runtime.topologies.topologies import Topologies
 from mesh.streams.steps import DescribedStreamsGroup, delete
+from mesh.tasks import OwnedTask, TaskName, reports
 from mesh.telemetry.logs import get_logger
 from mesh.upstream.links.handshake import Unreachable
 from mesh.upstream.store.documents import StoreError
@@ -89,8 +90,8 @@ class CleanUp:
             except (Unreachable, ProtocolError, StoreError) as problem:
                 fields = {"virtual_cluster": topologies.name, "group": group, "reason": str(problem)}
                 log.info("topology description not cleaned up", **fields)
-            except Exception:
-                log.exception("topology description not cleaned up: bug in kafka-mesh", group=group)
+            except Exception as problem:  # noqa: BLE001 - the other groups are cleaned up all the same
+                reports().failed(OwnedTask(TaskName.TOPOLOGIES, topologies.name, group=group), problem, None)
 
     async def _is_gone(self, group: str) -> bool:
         """True if the coordinator reports that there is no such streams group. Another kind of group may have its name

@@ -22,6 +22,7 @@ from mesh.runtime.interception.stage import NO_INTERCEPTION, NoInterception, int
 from mesh.runtime.request_router.services import RequestRouterServices
 from mesh.runtime.request_router.static_legs import StaticLeg
 from mesh.runtime.request_router.work import RouterWork
+from mesh.tasks import OwnedTask, TaskName, begin
 from mesh.telemetry.logs import get_logger
 from mesh.upstream.links.handshake import Unreachable
 from mesh.wire.answer_queue import AnswerQueue, Ticket
@@ -121,9 +122,8 @@ class RequestRouterConnection(asyncio.BufferedProtocol):
         if self._services.is_stopping:
             asyncio.get_running_loop().call_soon(self.client.close)
         if not self._services.are_known:
-            self._waiting_for_nodes = asyncio.get_running_loop().create_task(
-                self._wait_for_nodes(), name="wait for nodes"
-            )
+            task = OwnedTask(TaskName.NODE_WAIT, self._services.listener.name)
+            self._waiting_for_nodes = begin(task, self._wait_for_nodes, self.client.abort)
 
     def established(self) -> None:
         self._cutter.limit = self._services.largest_request()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Final, Protocol
 
 from mesh.listener.client_transport import ClientTransport
@@ -11,6 +12,7 @@ from mesh.routing.spi import Disconnect, Node, Request, Respond, RespondWithoutR
 from mesh.runtime.relay.connection import UNCHARGED
 from mesh.runtime.request_router.context import ConnectionContext
 from mesh.runtime.request_router.services import RequestRouterServices
+from mesh.tasks import OwnedTask, TaskName, begin
 from mesh.telemetry.logs import get_logger
 from mesh.wire.answer_queue import Ticket
 from mesh.wire.apis import ApiKey, has_tagged_response_header
@@ -69,8 +71,8 @@ class RouterWork:
         self._context.client_id = client_id_in(frame)
         ticket = self._owner.expect() if wants_answer else None
         self._bytes += len(frame)
-        work = self._work(head, Request(api_key, version, tree, wants_answer), ticket, len(frame))
-        task = asyncio.get_running_loop().create_task(work, name="a request of a router")
+        work = partial(self._work, head, Request(api_key, version, tree, wants_answer), ticket, len(frame))
+        task = begin(OwnedTask(TaskName.REQUEST, self._services.listener.name), work, self._client.abort)
         self._at_work.add(task)
         task.add_done_callback(self._worked)
 

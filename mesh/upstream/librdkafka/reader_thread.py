@@ -11,6 +11,7 @@ from typing import TypeAlias
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from mesh.records.spans import ClusterName, Span, UpstreamPartition
+from mesh.tasks import failed_in_thread
 from mesh.upstream.engine import EngineEvent, Reread, RereadToken
 from mesh.upstream.events import EventChannel
 from mesh.upstream.librdkafka.message_runs import batches_of, offset_of, size_of
@@ -55,7 +56,10 @@ class ReaderThread(threading.Thread):
 
     def run(self) -> None:
         while not self._stopping.is_set():
-            self._read_until_idle(self._spans.get())
+            try:
+                self._read_until_idle(self._spans.get())
+            except Exception as problem:  # noqa: BLE001 - the thread reads the next spans
+                failed_in_thread(problem)
 
     def _read_until_idle(self, wanted: _Wanted | None) -> None:
         # A consumer that is not polled keeps its connections, and all its log lines. So an idle one is closed.

@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from mesh.files import read_file
 from mesh.security.client_properties import TOKENS, mechanism_of, protocol_of, unsupported_reason
 from mesh.upstream.tokens.source import TokenSource
 
+_FILES: Final = ("ssl.ca.location", "ssl.certificate.location", "ssl.key.location")
 _FAMILIES: Final = {"any": socket.AF_UNSPEC, "v4": socket.AF_INET, "v6": socket.AF_INET6}
 
 
@@ -73,6 +75,9 @@ def connection_settings_or_reason(properties: Mapping[str, Any]) -> ConnectionSe
 
 
 def _tls(properties: Mapping[str, Any]) -> ssl.SSLContext:
+    for name in _FILES:  # OpenSSL would wait for a pipe
+        if (path := properties.get(name)) and not Path(path).is_dir():
+            read_file(path)
     context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH)
     if location := properties.get("ssl.ca.location"):
         # librdkafka trusts only these certificates; the default context also trusts those of the system.

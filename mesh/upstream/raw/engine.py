@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from mesh.records.spans import CommitPosition, Span, TopicName, UpstreamPartition
+from mesh.tasks import endless, is_order
 from mesh.upstream.engine import (
     Assigned,
     AssignedPartition,
@@ -153,9 +154,11 @@ class RawEngine:
     async def _run(self) -> None:
         try:
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._rereading.run())
-                tasks.create_task(self._fetching.run(tasks))
-        except Exception as problem:  # noqa: BLE001 - reported with its traceback; another engine is made
+                tasks.create_task(endless(self._rereading.run))
+                tasks.create_task(endless(self._fetching.run, tasks))
+        except BaseException as problem:
+            if is_order(problem):
+                raise
             self._report(EngineFailed(repr(problem), "".join(traceback.format_exception(problem))))
 
     # Events of librdkafka's side

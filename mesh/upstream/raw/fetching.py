@@ -19,6 +19,7 @@ import structlog
 
 from mesh.records.batch import CorruptBatch
 from mesh.records.spans import Gap, UpstreamPartition
+from mesh.tasks import endless, finite
 from mesh.upstream.engine import EndReached, EngineEvent, EventBatch, Received
 from mesh.upstream.links.buffers import ReceiveBuffers
 from mesh.upstream.links.connection import BrokerLink
@@ -142,7 +143,7 @@ class Fetching:
             tasks,
             self._leaders,
         )
-        tasks.create_task(self._leaders.run())
+        tasks.create_task(endless(self._leaders.run))
         while True:
             await asyncio.sleep(LOOK_AFTER)
             self._leave_replicas(self._loop.time())
@@ -176,7 +177,7 @@ class Fetching:
             if node_id in read and node.fetch_link not in self._lanes:
                 for lane in Lane.pair(node.fetch_link, node.request_link):
                     self._lanes[lane.link] = lane
-                    self._tasks.create_task(self._run(node_id, lane))
+                    self._tasks.create_task(finite(self._run, node_id, lane))
 
     # A lane
 

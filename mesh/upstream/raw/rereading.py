@@ -11,6 +11,7 @@ from weakref import WeakKeyDictionary
 from mesh.records.batch import CorruptBatch, RecordBatch
 from mesh.records.runs import fitting, split
 from mesh.records.spans import Span, UpstreamPartition
+from mesh.tasks import finite
 from mesh.upstream.engine import EngineEvent, Reread, RereadToken
 from mesh.upstream.links.handshake import Unreachable
 from mesh.upstream.links.nodes import Nodes, UpstreamNode
@@ -59,7 +60,7 @@ class Rereading:
     async def run(self) -> None:
         async with asyncio.TaskGroup() as tasks:
             while True:
-                tasks.create_task(self._answer(*await self._spans.get()))
+                tasks.create_task(finite(self._answer, *await self._spans.get()))
 
     async def _answer(self, token: RereadToken, source: UpstreamPartition, span: Span) -> None:
         error, log_start = await self._read(token, source, span)

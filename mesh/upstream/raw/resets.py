@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from uuid import UUID
 
 from mesh.records.spans import Gap, UpstreamPartition
+from mesh.tasks import finite
 from mesh.upstream.engine import EndReached, EngineEvent, PositionReset, Truncated
 from mesh.upstream.links.handshake import Unreachable
 from mesh.upstream.links.nodes import Nodes
@@ -51,13 +52,13 @@ class Resets:
         is_revoked = self._readings[source].revoked
         reading = self._readings[source] = Reading(source, 0, topic_id, leader, revoked=is_revoked)
         reading.suspended = reading.recreated = True
-        self._tasks.create_task(self._from_beginning(reading))
+        self._tasks.create_task(finite(self._from_beginning, reading))
 
     def out_of_range(self, reading: Reading) -> None:
         """Handles a log that does not have the position, or does not know the epoch before it."""
         reading.suspended = True
         reading.last_epoch = -1
-        self._tasks.create_task(self._where_the_log_is(reading))
+        self._tasks.create_task(finite(self._where_the_log_is, reading))
 
     def truncated(self, reading: Reading, end: int) -> None:
         """Handles another leader's log that diverges from `end` on (an unclean election): the records read there are
@@ -72,7 +73,7 @@ class Resets:
         for each in readings:
             if each.unchecked and each not in self._checked and each.leader in self._nodes.nodes:
                 self._checked.add(each)
-                self._tasks.create_task(self._check(each))
+                self._tasks.create_task(finite(self._check, each))
 
     async def _check(self, reading: Reading) -> None:
         """Checks whether a log is still the same. The reading stays `unchecked` until then."""

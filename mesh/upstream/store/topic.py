@@ -15,6 +15,7 @@ from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.cimpl import NewTopic
 
 from mesh.security.client_properties import TOKENS
+from mesh.tasks import failed_in_thread
 from mesh.upstream.events import EventChannel
 from mesh.upstream.librdkafka_log import LOG
 from mesh.upstream.librdkafka_properties import connection_properties
@@ -143,11 +144,13 @@ class StoreTopic:
         while not self._stopping.is_set():
             try:
                 self._producer = self._producer or self._made()
+                self._producer.poll(POLL)
             except KafkaException as problem:
                 self._channel.put(ReadFailed(problem.args[0].str()))
                 self._stopping.wait(BACKOFF)
-            else:
-                self._producer.poll(POLL)
+            except Exception as problem:  # noqa: BLE001 - such as that of a callback; later documents are written
+                failed_in_thread(problem)
+                self._stopping.wait(BACKOFF)
         if self._producer is not None:
             self._producer.flush(POLL)
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Final
 
+from mesh.files import read_file
 from mesh.security.oauthbearer_client import Token, TokenRefused, token_of
 
 LARGEST: Final = 1 << 18
@@ -14,10 +14,7 @@ LARGEST: Final = 1 << 18
 
 def fetch(path: str, extensions: Mapping[str, str]) -> Token:
     """Returns the token in a file: a JWT with `exp`. Raises TokenRefused, OSError or ValueError."""
-    with Path(path).open("rb") as file:
-        text = file.read(LARGEST + 1)
-    if len(text) > LARGEST:
-        raise TokenRefused(f"{path} has more than {LARGEST} bytes")
+    text = read_file(path, LARGEST)
     try:
         return token_of(text.decode(errors="replace").strip(), None, extensions)
     except TokenRefused as problem:

@@ -10,9 +10,9 @@ import urllib.request
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from http.client import HTTPException, HTTPResponse
-from pathlib import Path
 from typing import Final
 
+from mesh.files import read_file
 from mesh.security.oauthbearer_client import Token, TokenRefused
 from mesh.security.oidc import (
     OidcRequest,
@@ -68,12 +68,12 @@ def _request(client: OidcClient, now: float) -> OidcRequest:
 
 def _assertion(client: OidcClient, now: float) -> str:
     if client.assertion_file is not None:
-        return Path(client.assertion_file).read_text().strip()
+        return read_file(client.assertion_file).decode().strip()
     assert client.key_file is not None, "the configuration was checked"
-    certificate = None if client.certificate_file is None else Path(client.certificate_file).read_bytes()
+    certificate = None if client.certificate_file is None else read_file(client.certificate_file)
     password = None if client.key_password is None else client.key_password.encode()
     try:
-        key = signing_key(Path(client.key_file).read_bytes(), password, certificate, client.key_id)
+        key = signing_key(read_file(client.key_file), password, certificate, client.key_id)
     except ValueError as problem:
         raise TokenRefused(f"{client.key_file}: {problem}") from None
     return assertion(key, client.client_id, client.audience or client.token_url, now, secrets.token_urlsafe(24))

@@ -64,7 +64,11 @@ class TokenSource:
             future: Future[Token] = Future()
             future.set_running_or_notify_cancel()  # so that no waiter can cancel it for the others
             self._under_way = future
-        threading.Thread(target=self._run, args=(future,), name=f"token of {self._name}", daemon=True).start()
+        try:
+            threading.Thread(target=self._run, args=(future,), name=f"token of {self._name}", daemon=True).start()
+        except RuntimeError as problem:  # the system has no thread left
+            self._failed(problem)
+            self._end(future)
         return future
 
     def refused(self, token: Token) -> None:
@@ -98,6 +102,9 @@ class TokenSource:
             self._failed(problem)
         else:
             self._fetched(token, begun)
+        self._end(future)
+
+    def _end(self, future: Future[Token]) -> None:
         with self._lock:
             self._under_way = None
             self._settled(future, self._clock())

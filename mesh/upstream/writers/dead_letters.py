@@ -76,8 +76,9 @@ class DeadLetterWriter:
     def write(self, letter: DeadLetter) -> None:
         """Writes a letter. Called on the event loop; returns at once."""
         if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="dead letters", daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._run, name="dead letters", daemon=True)
+            thread.start()  # raises RuntimeError if the system has no thread left; then the next letter tries again
+            self._thread = thread
         self._letters.put(letter)
 
     def close(self) -> None:

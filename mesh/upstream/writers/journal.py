@@ -19,6 +19,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from mesh.journal.pages import Page
+from mesh.tasks import failed_in_thread
 from mesh.upstream.librdkafka_properties import connection_properties
 
 DELIVERY_TIMEOUT: Final = 30.0
@@ -89,20 +90,21 @@ class JournalWriter:
     def _serve(self) -> None:
         producer: Producer | None = None
         while True:
+            work: _Work | None = None
             try:
                 work = self._work.get(timeout=POLL)
-            except queue.Empty:
-                if producer is not None:
-                    producer.poll(0)
-                continue
-            if work is None:
-                break
-            try:
+                if work is None:
+                    break
                 producer = producer or Producer({**self._properties, **_SETTINGS})
                 self._find()
                 self._produce(producer, work)
+            except queue.Empty:
+                _poll(producer)
             except (KafkaException, BufferError, ValueError) as problem:
                 self._ended(work, _message_of(problem))
+            except Exception as problem:  # noqa: BLE001 - the thread writes the next pages
+                failed_in_thread(problem)
+                self._ended(work, repr(problem))
         if producer is not None:
             producer.flush(LAST_FLUSH)
 
@@ -128,12 +130,23 @@ class JournalWriter:
             _make(admin, self._topic)
         self._is_there = True
 
-    def _ended(self, work: _Work, error: str) -> None:
+    def _ended(self, work: _Work | None, error: str) -> None:
+        if work is None:
+            return
         with suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(work.ended, not error)
             if error and not self._is_failing:
                 self._loop.call_soon_threadsafe(self._report, error)
         self._is_failing = bool(error)
+
+
+def _poll(producer: Producer | None) -> None:
+    """Calls the callbacks of pages that have been written."""
+    try:
+        if producer is not None:
+            producer.poll(0)
+    except Exception as problem:  # noqa: BLE001 - raised by a callback; the others are called all the same
+        failed_in_thread(problem)
 
 
 def _make(admin: AdminClient, topic: str) -> None:

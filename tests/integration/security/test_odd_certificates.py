@@ -112,3 +112,19 @@ def test_a_client_is_served_or_refused_and_others_go_on(
         assert is_served(address, authority, good), name
         assert mesh.process.exit_code is None
         assert mesh.metric("kafka_mesh_task_failures_total") == 0
+
+
+def test_a_host_name_in_a_handshake_that_is_no_ascii_is_a_failed_handshake(mesh: RunningMesh) -> None:
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = ssl.create_default_context().wrap_bio(incoming, outgoing, server_hostname="muller.example")
+    with pytest.raises(ssl.SSLWantReadError):
+        client.do_handshake()
+    host, port = mesh.shop["listen"].split(":")
+    before = mesh.metric("kafka_mesh_tls_failures_total")
+    with socket.create_connection((host, int(port)), timeout=30) as connection:
+        connection.sendall(outgoing.read().replace(b"muller.example", b"m\xfcller.example"))
+        while connection.recv(1_000):
+            pass
+    assert mesh.metric("kafka_mesh_tls_failures_total") == before + 1
+    assert mesh.metric("kafka_mesh_task_failures_total") == 0
+    assert "UnicodeDecodeError" not in mesh.process.log.read_text()

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-import pytest
 from structlog.testing import capture_logs
 
 from mesh.admin.status import status_of
 from mesh.pool.common.ids import GroupId
 from mesh.records.spans import ClusterName, CommitPosition, TopicName, UpstreamPartition
+from mesh.tasks import OwnedTask, TaskName, reporting
 from mesh.telemetry.upstream_health import SETTLED
 from mesh.upstream.engine import (
     EngineEvent,
@@ -29,6 +29,7 @@ from mesh.wire.errors import ErrorCode
 from tests.fake_time import in_fake_time
 from tests.pool.harness import EU, US, source
 from tests.runtime.pool.harness import Bench, FakeEngine, Peer
+from tests.test_tasks import Reports
 
 
 async def consuming(bench: Bench, client_id: str = "c") -> Peer:
@@ -110,17 +111,17 @@ async def test_a_pool_that_ends_while_it_still_waits_opens_nothing() -> None:
 
 @in_fake_time
 async def test_an_engine_that_fails_to_close_is_reported_and_holds_up_nobody() -> None:
-    bench = Bench(leave_at_once=False)
-    await left(await consuming(bench))
-    older = bench.engine(EU)
-    await consuming(bench)
-    older.failure = RuntimeError("the thread does not end")
-    with capture_logs() as logs:
+    bench, reports = Bench(leave_at_once=False), Reports()
+    with reporting(reports):
+        await left(await consuming(bench))
+        older = bench.engine(EU)
+        await consuming(bench)
+        older.failure = RuntimeError("the thread does not end")
         older.leaving.set()
         await asyncio.sleep(0.1)
-    (entry,) = logs
-    assert (entry["event"], entry["log_level"]) == ("engine failed to close", "error")
-    assert (entry["group"], entry["cluster"], entry["exc_info"]) == ("shop", EU, True)
+    ((task, problem, _),) = reports.failures
+    assert task == OwnedTask(TaskName.ENGINE_CLOSE, group="shop", cluster=EU)
+    assert problem is older.failure
     assert bench.engine(EU) is not older
 
 
@@ -196,9 +197,10 @@ async def test_a_bug_in_an_engine_is_seen_and_nothing_behind_it_is_forgotten() -
         return create(group, cluster, deliver)
 
     bench.create = broken
-    with pytest.raises(RuntimeError, match="no more threads"):
-        peer.fetch(positions, max_wait=100)
+    peer.fetch(positions, max_wait=100)
     await asyncio.sleep(0.5)
+    (described,) = bench.upstream_health.described()
+    assert (described["cluster"], described["reason"]) == (EU, "RuntimeError('no more threads')")
     assert [engine.cluster for engine in bench.engines] == [US]
     peer.read()
     assert peer.order[-1] == peer.last, "the Fetch was answered all the same"

@@ -9,14 +9,17 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from mesh import tasks
 from mesh.runtime.relay import nodes
 from mesh.runtime.relay.nodes import RelayNode
+from mesh.tasks import TaskName, reporting
 from mesh.upstream.links.leg import Leg
 from mesh.wire.apis import ApiKey
 from tests.runtime.relay.frames import answer, produce, request
 from tests.runtime.relay.harness import Asked, FakeBroker, World, world
 from tests.runtime.relay.harness import Leg as LegOfBroker
 from tests.runtime.relay.loops import anyhow, everywhere, until
+from tests.test_tasks import Reports
 
 BUG = "connection closed: bug in kafka-mesh"
 
@@ -41,7 +44,16 @@ async def test_a_bug_where_a_leg_is_opened_ends_that_connection_and_is_told() ->
 
 
 @anyhow
-async def test_a_bug_in_a_look_at_the_nodes_is_told_and_the_next_look_comes() -> None:
+async def test_a_bug_in_a_look_at_the_nodes_is_told_and_the_next_look_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tasks, "SHORTEST_REST", 0.01)
+    told = Reports()
+    with reporting(told):
+        await _a_bug_in_a_look()
+    ((task, problem, rest),) = told.failures
+    assert (task.name, repr(problem), rest) == (TaskName.BROKERS, "RuntimeError('broken')", 0.01)
+
+
+async def _a_bug_in_a_look() -> None:
     async with world() as made:
         await made.known()
         layout, broken = made.nodes._links.layout, asyncio.Event()
@@ -53,11 +65,9 @@ async def test_a_bug_in_a_look_at_the_nodes_is_told_and_the_next_look_comes() ->
             raise RuntimeError("broken")
 
         made.nodes._links.layout = once  # type: ignore[method-assign]
-        with capture_logs() as logs:
-            made.nodes._check_soon.set()
-            await broken.wait()
-            await made.look()
-        assert "brokers not looked up: bug in kafka-mesh" in [entry["event"] for entry in logs]
+        made.nodes._check_soon.set()
+        await broken.wait()
+        await made.look()
 
 
 @anyhow
@@ -67,13 +77,19 @@ async def test_a_bug_where_versions_are_asked_for_is_told_and_they_are_asked_for
     def broken(versions: Any) -> Any:
         raise RuntimeError("broken")
 
+    told = Reports()
+    with reporting(told):
+        await _a_bug_in_versions(told, broken, monkeypatch)
+
+
+async def _a_bug_in_versions(told: Reports, broken: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     async with world() as made:
         await until(lambda: made.nodes.known and made.nodes.known[0].versions)
         made.nodes.known[0].versions = None
-        with capture_logs() as logs, monkeypatch.context() as patched:
+        with monkeypatch.context() as patched:
             patched.setattr(nodes, "served_of", broken)
             await made.look()
-            await until(lambda: [entry for entry in logs if entry["log_level"] == "error"])
+            await until(lambda: told.failures)
         await made.look()
         await until(lambda: made.nodes.known[0].versions)
 

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import cast
+from unittest.mock import MagicMock
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
@@ -201,3 +202,30 @@ def test_a_span_that_nobody_leads_holds_up_others_for_a_moment_only(monkeypatch:
     assert [(each.token, bool(each.error)) for each in ends if isinstance(each, Reread)] == [(0, True), (1, False)]
     reader.stop()
     reader.join(30.0)
+
+
+def test_a_consumer_that_cannot_be_closed_ends_no_reader(monkeypatch: pytest.MonkeyPatch) -> None:
+    hooked: list[object] = []
+    closed = threading.Event()
+
+    class Unclosable(Halves):
+        def close(self) -> None:
+            closed.set()
+            raise KeyError("relay")
+
+    monkeypatch.setattr(threading, "excepthook", hooked.append)
+    monkeypatch.setattr(reader_thread, "Consumer", Unclosable)
+    monkeypatch.setattr(reader_thread, "IDLE", 0.0)
+    told: queue.SimpleQueue[EngineEvent] = queue.SimpleQueue()
+    channel = MagicMock(put=told.put)
+    reader = ReaderThread(ClusterName("eu"), {"group.id": "g"}, channel)
+    reader.start()
+    for number in (1, 2):
+        reader.read(RereadToken(number), source("orders", 1), SPAN)
+        event = told.get(timeout=30.0)
+        assert isinstance(event, Reread)
+        assert (event.token, event.error) == (number, "")
+        assert closed.wait(30.0)
+    reader.stop()
+    reader.join(30.0)
+    assert hooked

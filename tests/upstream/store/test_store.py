@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 
 import pytest
 from confluent_kafka import Producer
 
+from mesh.tasks import TaskName, reporting
 from mesh.upstream.store import topic as topic_module
 from mesh.upstream.store.documents import DocumentKind, DocumentTooLarge, StoreUnavailable, StoreUnreadable
 from mesh.upstream.store.topic import LARGEST_DOCUMENT
+from tests.test_tasks import Reports
 from tests.upstream.harness import TIMEOUT, new_name, run
 from tests.upstream.store.opened import opened, opening
 
@@ -131,5 +134,27 @@ def test_a_document_that_is_too_large_is_refused(mock_cluster: str) -> None:
             with pytest.raises(DocumentTooLarge):
                 await store.put(EPOCHS, "front", "g", {"text": "x" * LARGEST_DOCUMENT})
             assert store.get(EPOCHS, "front", "g") is None
+
+    run(test)
+
+
+def test_a_callback_that_raises_ends_no_thread(mock_cluster: str) -> None:
+    async def test() -> None:
+        reports = Reports()
+        with reporting(reports):
+            async with opened(mock_cluster, new_topic(mock_cluster)) as store:
+                await store.put(EPOCHS, "front", "g", {"stored": 1})
+                raised = threading.Event()
+
+                def end(*_: object) -> None:
+                    raised.set()
+                    raise KeyError("relay")
+
+                store._topic.write(b"key", b"value", end)
+                assert await asyncio.to_thread(raised.wait, TIMEOUT)
+                assert await store.put(EPOCHS, "front", "g", {"stored": 2}) == {"stored": 1}
+        assert [(task.name, repr(each)) for task, each, _ in reports.failures] == [
+            (TaskName.THREAD, "KeyError('relay')")
+        ]
 
     run(test)

@@ -132,3 +132,17 @@ def test_librdkafka_is_given_the_same(bench: Bench) -> None:
     bench.now += 2 * LIFETIME
     with pytest.raises(TokenUnavailable, match="refused"):
         source("")
+
+
+def test_a_thread_that_cannot_start_is_a_fetch_that_failed(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = bench.source()
+
+    def start(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as planted, capture_logs():
+        planted.setattr(threading.Thread, "start", start)
+        with pytest.raises(TokenUnavailable, match="can't start new thread"):
+            taken(source)
+    bench.now += BACKOFF
+    assert taken(source) == "token-1"

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import Any
+from unittest.mock import Mock
 
 from confluent_kafka import Producer
 
 from mesh.journal.pages import Page, decode
+from mesh.tasks import TaskName, reporting
 from mesh.upstream.writers.journal import JournalWriter
+from tests.test_tasks import Reports
 from tests.upstream.harness import TIMEOUT, new_name, run
 from tests.upstream.writers.test_dead_letters import read_one
 
@@ -73,5 +77,47 @@ def test_properties_that_librdkafka_refuses_are_told() -> None:
         assert not await write(writer), "the thread lives on"
         assert "security.protocol" in told[0]
         await writer.close()
+
+    run(test)
+
+
+def test_an_exception_that_nobody_has_foreseen_costs_one_page(mock_cluster: str) -> None:
+    async def test() -> None:
+        topic, told, reports = new_name("journal"), list[str](), Reports()
+        Producer({"bootstrap.servers": mock_cluster}).list_topics(topic, timeout=TIMEOUT)  # creates it
+        with reporting(reports):
+            writer = writer_of(mock_cluster, topic, told)
+            produce = writer._produce
+            writer._produce = Mock(side_effect=KeyError("relay"))  # type: ignore[method-assign]
+            assert not await write(writer)
+            writer._produce = produce  # type: ignore[method-assign]
+            assert await write(writer)
+            await writer.close()
+        assert told == ["KeyError('relay')"]
+        ((task, problem, _),) = reports.failures
+        assert (task.name, repr(problem)) == (TaskName.THREAD, "KeyError('relay')")
+
+    run(test)
+
+
+def test_a_callback_that_raises_ends_no_thread(mock_cluster: str) -> None:
+    async def test() -> None:
+        topic, reports = new_name("journal"), Reports()
+        Producer({"bootstrap.servers": mock_cluster}).list_topics(topic, timeout=TIMEOUT)  # creates it
+        with reporting(reports):
+            writer = writer_of(mock_cluster, topic, [])
+            ended, raised = writer._ended, threading.Event()
+
+            def end(*_: object) -> None:
+                raised.set()
+                raise KeyError("relay")
+
+            writer._ended = end  # type: ignore[method-assign,assignment]
+            writer.write(page_of(), 0, 0, False, lambda _: None)
+            assert await asyncio.to_thread(raised.wait, TIMEOUT)
+            writer._ended = ended  # type: ignore[method-assign]
+            assert await write(writer)
+            await writer.close()
+        assert [task.name for task, _, _ in reports.failures] == [TaskName.THREAD]
 
     run(test)

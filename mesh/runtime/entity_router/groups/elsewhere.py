@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Final
 
 from mesh.routing.groups.offset_retention import GroupAtOwner
 from mesh.routing.names import LeafNumber
 from mesh.runtime.entity_router.groups.services import GroupServices
 from mesh.runtime.entity_router.side_links import SideLinks
+from mesh.tasks import OwnedTask, TaskName, begin
 from mesh.telemetry.logs import get_logger
 
 log = get_logger(__name__)
@@ -35,8 +37,8 @@ class MembersElsewhere:
         """Notes that an owner refused a commit, since the group has members there."""
         at = GroupAtOwner(group, leaf)
         if at not in self._asking and len(self._asking) < _MOST_AT_ONCE:
-            asking = asyncio.get_running_loop().create_task(self._ask(at), name="who is in a group elsewhere")
-            self._asking[at] = asking
+            task = OwnedTask(TaskName.MEMBERS_ELSEWHERE, group=group)
+            self._asking[at] = begin(task, partial(self._ask, at))
 
     def stored(self, group: str, leaf: LeafNumber) -> None:
         """Notes that a group has no members at an owner: the owner accepted a commit without a member."""
@@ -61,8 +63,6 @@ class MembersElsewhere:
                 await asyncio.sleep(LOOK_AGAIN)
                 if await self._members(at) == []:
                     self.stored(at.group, at.leaf)
-        except Exception:
-            log.exception("members elsewhere unknown: bug in kafka-mesh", group=at.group)
         finally:
             self._asking.pop(at, None)
 

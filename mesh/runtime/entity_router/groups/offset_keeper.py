@@ -25,6 +25,7 @@ from mesh.runtime.entity_router.groups.homes import GroupHomes
 from mesh.runtime.entity_router.groups.services import GroupServices
 from mesh.runtime.entity_router.leaves import RouterLeaf
 from mesh.runtime.entity_router.side_links import SideLinks
+from mesh.tasks import OwnedTask, TaskName, keep, reports
 from mesh.telemetry.logs import get_logger
 from mesh.wire.apis import ApiKey
 from mesh.wire.trees import Tree
@@ -69,7 +70,7 @@ class OffsetKeeper:
         if self._checks.add(GroupAtOwner(group, leaf), self._now()):
             self._news.set()
             if self._working is None:
-                self._working = asyncio.get_running_loop().create_task(self._work(), name="keep offsets of groups")
+                self._working = keep(OwnedTask(TaskName.GROUP_OFFSETS), self._work)
 
     def forget(self, group: str) -> None:
         """Forgets a deleted group."""
@@ -86,8 +87,8 @@ class OffsetKeeper:
             for group in self._checks.due(self._now()):
                 try:
                     await self._check(group)
-                except Exception:
-                    log.exception("group offsets not kept: bug in kafka-mesh", group=group.group)
+                except Exception as problem:  # noqa: BLE001 - the other groups are kept all the same
+                    reports().failed(OwnedTask(TaskName.GROUP_OFFSETS, group=group.group), problem, None)
                     self._checks.failed(group, self._interval(group.leaf), self._now())
             self._news.clear()
             at = self._checks.next_at

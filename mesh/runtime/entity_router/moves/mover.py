@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, assert_never
 from uuid import UUID
 
@@ -34,6 +35,7 @@ from mesh.runtime.entity_router.moves.copier import Copier
 from mesh.runtime.entity_router.moves.gate import WriteGate
 from mesh.runtime.entity_router.moves.group_offsets import GroupCarrier
 from mesh.runtime.entity_router.moves.side import SideMissing, SideRefused, SideUnavailable, TopicSide
+from mesh.tasks import OwnedTask, TaskName, begin, is_order
 from mesh.telemetry.logs import get_logger
 from mesh.upstream.store.documents import DocumentKind, StoreError
 from mesh.upstream.store.store import Store
@@ -155,7 +157,8 @@ class Mover:
             log.error("move given up", **self._fields, reason=problem.reason)
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.get_running_loop().create_task(self._guarded(work), name=f"move of {self.move.topic}")
+        owned = OwnedTask(TaskName.MOVE, self._services.virtual_cluster)
+        task = begin(owned, partial(self._guarded, work))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         task.add_done_callback(lambda _: work.close())  # needed if the task is cancelled before its first step
@@ -168,7 +171,9 @@ class Mover:
             self._carry_out(self.machine.postpone(str(problem), self._now()))
         except (NotCopied, SideMissing, SideRefused) as problem:
             self._carry_out(self.machine.failed(str(problem)))
-        except Exception as problem:
+        except BaseException as problem:
+            if is_order(problem):
+                raise
             log.exception("move failed: bug in kafka-mesh", **self._fields)
             self._carry_out(self.machine.failed(f"bug in kafka-mesh: {problem!r}"))
 

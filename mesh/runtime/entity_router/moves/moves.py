@@ -30,6 +30,7 @@ from mesh.runtime.entity_router.moves.gate import WriteGate
 from mesh.runtime.entity_router.moves.group_offsets import GroupCarrier
 from mesh.runtime.entity_router.moves.mover import KIND, Mover, MoveServices, now_ms
 from mesh.runtime.entity_router.moves.side import SideMissing, SideRefused, SideUnavailable, TopicSide
+from mesh.tasks import OwnedTask, TaskName, keep
 from mesh.telemetry.logs import get_logger
 from mesh.upstream.store.documents import StoreError, StoreUnavailable
 from mesh.upstream.store.store import Store
@@ -95,7 +96,7 @@ class Moves:
         self._services: Final = MoveServices(
             virtual_cluster, store, gate, self._side, self._producers, self._move_changed, self._learnt, hold, timeout
         )
-        self._loading = asyncio.get_running_loop().create_task(self._load(), name=f"moves of {virtual_cluster}")
+        self._loading = keep(OwnedTask(TaskName.MOVES, virtual_cluster), self._load)
 
     @property
     def all(self) -> list[Move]:
@@ -298,6 +299,7 @@ class Moves:
             raise StoreUnavailable("the store has not been read yet")
 
     async def _load(self) -> None:
+        """Reads the moves, and begins them. Then it waits until it is cancelled."""
         is_logged = False
         while True:
             try:
@@ -314,6 +316,7 @@ class Moves:
         self.gate.know()
         for mover in self.movers:
             mover.begin()
+        await asyncio.Event().wait()
 
     def _read(self, topic: str) -> Move:
         document: Mapping[str, Any] | None = self._store.get(KIND, self.name, topic)

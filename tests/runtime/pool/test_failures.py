@@ -1,0 +1,181 @@
+"""Exceptions that nobody has foreseen, in what a pool does: its group recovers, and no client pays for it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+from unittest.mock import Mock
+
+from mesh.listener.requests import PendingRequest
+from mesh.pool.common.effects import ChangeGroupConfigs
+from mesh.pool.common.history import Redelivery
+from mesh.pool.common.ids import GroupId
+from mesh.pool.common.queries import DeleteGroups
+from mesh.pool.common.settings import PoolSettings
+from mesh.records.spans import ClusterName
+from mesh.runtime.pool.share_groups import ShareGroups
+from mesh.runtime.pool.tool_queries import ToolQueries
+from mesh.tasks import OwnedTask, TaskName, reporting
+from mesh.upstream.engine import EngineEvent, EngineFailed
+from tests.fake_time import in_fake_time
+from tests.pool.harness import EU, US
+from tests.runtime.pool.harness import Bench, FakeEngine
+from tests.runtime.pool.test_engines import consuming
+from tests.test_tasks import Reports
+from tests.upstream.store.memory import MemoryStore
+
+IN_POOLS = {TaskName.EFFECT, TaskName.ENGINE_CLOSE, TaskName.INTAKE, TaskName.SHARE_GROUP, TaskName.TOOL_QUERY}
+"""The tasks of pools; test_engines.py has the closing of engines, test_intercepted_engine.py the intake."""
+
+
+@in_fake_time
+async def test_an_engine_that_cannot_be_made_is_made_later() -> None:
+    bench, attempts = Bench(), list[float]()
+    make = bench.create
+
+    def create(group: GroupId, cluster: ClusterName, deliver: Callable[[EngineEvent], None]) -> FakeEngine:
+        if cluster == EU and len(attempts) < 3:
+            attempts.append(asyncio.get_running_loop().time())
+            raise OSError(24, "Too many open files")
+        return make(group, cluster, deliver)
+
+    bench.create = create
+    peer = await consuming(bench)
+    fetch = peer.fetch(peer.positions(), max_wait=20_000)
+    bench.engine(US).assign()
+    bench.engine(US).produce(2, first=0)
+    assert peer.answer(fetch).responses[0].partitions[2].records, "the other cluster is not concerned"
+    (described,) = bench.upstream_health.described()
+    assert (described["cluster"], described["group"]) == (EU, "shop")
+    assert described["reason"] == "OSError(24, 'Too many open files')"
+    await asyncio.sleep(8)
+    assert [each - attempts[0] for each in attempts] == [0, 1, 3]
+    assert bench.engine(EU).commands[0] == ("subscribe", frozenset(["orders"]))
+    fetch = peer.fetch({0: peer.positions()[0]}, max_wait=5_000)
+    bench.engine(EU).assign()
+    bench.engine(EU).produce(0, first=0)
+    assert peer.answer(fetch).responses[0].partitions[0].records
+
+
+@in_fake_time
+async def test_an_engine_that_cannot_be_made_again_is_made_later() -> None:
+    bench = Bench()
+    await consuming(bench)
+    make, is_broken = bench.create, [True]
+
+    def create(*arguments: Any) -> FakeEngine:
+        if is_broken[0]:
+            raise RuntimeError("can't start new thread")
+        return make(*arguments)
+
+    bench.create = create
+    before = bench.engine(EU)
+    before.deliver(EngineFailed("a bug", ""))
+    await asyncio.sleep(10)
+    assert bench.engine(EU) is before
+    is_broken[0] = False
+    await asyncio.sleep(10)
+    assert bench.engine(EU).commands[0] == ("subscribe", frozenset(["orders"]))
+
+
+@in_fake_time
+async def test_a_pool_that_ends_while_its_engine_cannot_be_made_is_not_tried_again() -> None:
+    bench, attempts = Bench(), list[ClusterName]()
+
+    def create(_group: GroupId, cluster: ClusterName, _deliver: object) -> FakeEngine:
+        attempts.append(cluster)
+        raise KeyError("relay")
+
+    bench.create = create
+    peer = await consuming(bench)
+    await asyncio.sleep(4)
+    peer.leave()
+    await asyncio.sleep(1.1)
+    tried = len(attempts)
+    await asyncio.sleep(200)
+    assert len(attempts) == tried
+
+
+class WithoutCommits(FakeEngine):
+    def commit(self, *_: object) -> None:
+        raise OSError(24, "Too many open files")
+
+
+@in_fake_time
+async def test_an_effect_that_fails_is_the_groups_and_not_the_clients() -> None:
+    bench, reports = Bench(), Reports()
+
+    def create(group: GroupId, cluster: ClusterName, deliver: Callable[[EngineEvent], None]) -> FakeEngine:
+        bench.engines.append(WithoutCommits(group, cluster, deliver))
+        return bench.engines[-1]
+
+    bench.create = create
+    peer = await consuming(bench)
+    for engine in bench.engines:
+        engine.assign()
+    bench.engine(EU).produce(0, first=0)
+    positions = peer.positions()
+    fetch = peer.fetch(positions)
+    assert peer.answer(fetch).responses[0].partitions[0].records
+    with reporting(reports):
+        peer.commit({0: positions[0] + 2})
+        await asyncio.sleep(0.1)
+    assert reports.failures
+    for task, problem, _ in reports.failures:
+        assert (task, repr(problem)) == (
+            OwnedTask(TaskName.EFFECT, "vc", group="shop"),
+            "OSError(24, 'Too many open files')",
+        )
+    assert not peer.transport.closed
+    fetch = peer.fetch(positions, max_wait=1_000)
+    bench.engine(US).produce(2, first=0)
+    await asyncio.sleep(0.2)
+    assert not peer.transport.closed
+
+
+@in_fake_time
+async def test_a_dead_letter_whose_writer_cannot_be_made_is_one_that_was_not_written() -> None:
+    bench = Bench(PoolSettings(redelivery=Redelivery(limit=1)))
+    peer = await bench.member("peer")
+    await bench.member("other")
+    peer.fetch(peer.positions(), max_wait=5_000)
+    bench.engine(EU).assign()
+    bench.engine(EU).produce(0, first=0, count=1)
+    bench.server._write_dead_letter = Mock(side_effect=RuntimeError("can't start new thread"))
+    peer.leave()
+    await asyncio.sleep(0.1)
+    assert bench.metric("kafka_mesh_dead_letter_failures_total") == {("shop",): 1}
+
+
+@in_fake_time
+async def test_a_tool_whose_request_fails_has_its_connection_closed() -> None:
+    async def ask(_: object) -> None:
+        raise KeyError("relay")
+
+    reports, connection = Reports(), Mock()
+    tool_queries = ToolQueries(Mock(ask=ask), ShareGroups("vc", None), Mock())
+    with reporting(reports):
+        tool_queries.ask(PendingRequest(connection, Mock()), DeleteGroups(()))
+        await asyncio.sleep(0.1)
+    assert [task.name for task, _, _ in reports.failures] == [TaskName.TOOL_QUERY]
+    connection.client.abort.assert_called_once_with()
+    assert not tool_queries._asking
+
+
+class Broken(MemoryStore):
+    async def put(self, *_: object) -> None:
+        raise KeyError("relay")
+
+
+@in_fake_time
+async def test_a_share_group_that_cannot_be_kept_is_told_and_a_request_for_it_ends() -> None:
+    reports, connection = Reports(), Mock()
+    kept, group = ShareGroups("vc", Broken()), GroupId("billing")
+    with reporting(reports):
+        kept.keep(group)
+        kept.change(ChangeGroupConfigs(PendingRequest(connection, Mock()), {group: {"a": "b"}}), Mock())
+        await asyncio.sleep(0.1)
+    assert [task for task, _, _ in reports.failures] == [OwnedTask(TaskName.SHARE_GROUP, "vc", group="billing")] * 2
+    connection.client.abort.assert_called_once_with()
+    assert not kept._working
