@@ -186,13 +186,13 @@ class AdminServer(uvicorn.Server):
 
     async def _connect(self, accepted: socket.socket) -> None:
         loop, tls = asyncio.get_running_loop(), self._access.tls
-        accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         timeout = None if tls is None else HANDSHAKE_TIMEOUT
         with anyio.CancelScope() as scope:
             self._handshakes[scope] = None
             if len(self._handshakes) > MOST_HANDSHAKES:
                 next(iter(self._handshakes)).cancel()
             try:
+                accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 await loop.connect_accepted_socket(self._protocol, accepted, ssl=tls, ssl_handshake_timeout=timeout)
             except Exception as problem:  # noqa: BLE001 - whatever a client sends must not end the address
                 log.debug("connection to the admin address failed", reason=repr(problem))

@@ -7,6 +7,7 @@ import logging
 import queue
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final, TextIO
 
 MOST_ENTRIES: Final = 10_000
@@ -16,30 +17,29 @@ LAST_SECONDS: Final = 2.0
 
 
 class LogWriter:
-    """Writes texts to a stream in a thread, in order."""
+    """Writes texts to a stream in a thread, in order. report: called in that thread with the number of texts that were
+    left out, when there is room again; the text that it writes comes next."""
 
-    def __init__(self, stream: TextIO, most: int = MOST_ENTRIES) -> None:
+    def __init__(self, stream: TextIO, report: Callable[[int], None], most: int = MOST_ENTRIES) -> None:
         self.stream: Final = stream
+        self._report = report
         self._waiting: queue.Queue[str | threading.Event] = queue.Queue(most)
         self._left_out = 0
+        self._counting = threading.Lock()
         self._thread: threading.Thread | None = None
 
-    def write(self, text: str) -> bool:
-        """Takes a text, and returns at once. Returns False if too many wait; it is counted then."""
+    def write(self, text: str) -> None:
+        """Takes a text, and returns at once. If too many wait, it is left out and counted."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="log", daemon=True)
             self._thread.start()
+        if threading.current_thread() is self._thread:
+            self._write(text)
+            return
         try:
             self._waiting.put_nowait(text)
         except queue.Full:
-            self._left_out += 1
-            return False
-        return True
-
-    def take_left_out(self) -> int:
-        """Returns the number of texts that were left out since the last call."""
-        found, self._left_out = self._left_out, 0
-        return found
+            self._leave_out()
 
     def flush(self) -> bool:
         """Waits until all texts are written, `LAST_SECONDS` at most. Returns True if they are."""
@@ -58,26 +58,31 @@ class LogWriter:
                 case threading.Event() as written:
                     written.set()
                 case text:
-                    try:
-                        self.stream.write(text)
-                        self.stream.flush()
-                    except (OSError, ValueError):  # the reader is gone, or the stream is closed
-                        self._left_out += 1
+                    self._write(text)
+                    with self._counting:
+                        left_out, self._left_out = self._left_out, 0
+                    if left_out:
+                        self._report(left_out)
+
+    def _write(self, text: str) -> None:
+        with suppress(OSError, ValueError):  # the reader is gone, or the stream is closed
+            self.stream.write(text)
+            self.stream.flush()
+
+    def _leave_out(self) -> None:
+        with self._counting:
+            self._left_out += 1
 
 
 class ThreadedHandler(logging.Handler):
-    """Gives entries to a writer. report: called with the number of entries that were left out, when there is room."""
+    """Gives entries to a writer."""
 
-    def __init__(self, writer: LogWriter, report: Callable[[int], None]) -> None:
+    def __init__(self, writer: LogWriter) -> None:
         super().__init__()
         self._writer = writer
-        self._report = report
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
-            is_taken = self._writer.write(f"{self.format(record)}\n")
+            self._writer.write(f"{self.format(record)}\n")
         except Exception:  # noqa: BLE001 - as every handler of the standard library does
             self.handleError(record)
-            return
-        if is_taken and (left_out := self._writer.take_left_out()):
-            self._report(left_out)

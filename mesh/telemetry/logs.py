@@ -150,9 +150,14 @@ def _threaded() -> ThreadedHandler:
     # The writer stays when the format changes.
     global _writer
     if _writer is None or _writer.stream is not sys.stderr:
-        _writer = LogWriter(sys.stderr)
+        _writer = LogWriter(sys.stderr, report_left_out)
         atexit.register(_writer.flush)
-    return ThreadedHandler(_writer, lambda count: log.warning("log entries left out", left_out=count))
+    return ThreadedHandler(_writer)
+
+
+def report_left_out(count: int) -> None:
+    """Logs the number of entries that were left out."""
+    log.warning("log entries left out", left_out=count)
 
 
 def _console(stream: TextIO) -> structlog.dev.ConsoleRenderer:
