@@ -7,9 +7,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import anyio
+from anyio.to_thread import run_sync
 
 from mesh.app.clusters import UpstreamClusters
 from mesh.app.configured_target import ChangedConfig, ConfiguredTarget, Services
@@ -42,6 +43,9 @@ from mesh.telemetry.metrics import Metrics
 from mesh.telemetry.task_health import TaskHealth
 from mesh.telemetry.upstream_health import UpstreamHealth
 from mesh.upstream.store.store import Store
+
+if TYPE_CHECKING:
+    from mesh.security.oauthbearer import TokenKeys
 
 log = get_logger(__name__)
 
@@ -111,6 +115,9 @@ class VirtualClusters:
         self._common: set[Address] = set()
         self.targets: list[Target] = []
         self.watched: list[Watched[Any]] = []
+        self._token_keys: dict[str, TokenKeys] = {}
+        """The keys that were fetched last, by URL. A listener that is set up again uses them while the issuer is
+        away."""
 
     def pass_on_topics(self, cluster: ClusterName, topics: Mapping[TopicName, int]) -> None:
         for running in self._running.values():
@@ -162,7 +169,8 @@ class VirtualClusters:
             if configured.name in names:
                 try_routers(configured, config.routers)
                 try_interceptors(configured, config.interceptors, config.routers)
-        setups, bound = self.set_up(config, names), await self._bind_all(config)
+        setups = await run_sync(self.set_up, config, names)  # keys of passwords take milliseconds each
+        bound = await self._bind_all(config)
         try:
             self._reserve(config, names, self._addresses | bound)
         except OSError:
@@ -382,6 +390,8 @@ class VirtualClusters:
         setup.rules_changed = running.target.listener.rules_changed
         self.watched += setup.watched
         if setup.key_source is not None:
+            if (keys := self._token_keys.get(setup.key_source.url)) is not None:
+                setup.key_source.take_keys(keys)
             running.keys = anyio.CancelScope()
             task = OwnedTask(TaskName.TOKEN_KEYS, running.configured.name)
             keep = partial(tasks.keep_running, task, setup.key_source.keep_fresh)
@@ -390,6 +400,8 @@ class VirtualClusters:
     def _unwatch(self, running: Running) -> None:
         gone = running.setup.watched
         self.watched[:] = [each for each in self.watched if each not in gone]
+        if (source := running.setup.key_source) is not None and source.keys is not None:
+            self._token_keys[source.url] = source.keys
         if running.keys is not None:
             running.keys.cancel()
             running.keys = None

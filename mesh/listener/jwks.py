@@ -41,6 +41,7 @@ class JwksSource:
     returns the keys; every exception means that they cannot be fetched."""
 
     def __init__(self, url: str, tokens: Tokens, interval: float, fetch: Fetch | None = None) -> None:
+        self.url: Final = url
         self._issuer = urlsplit(url).netloc.rpartition("@")[2]
         """The host and port of the URL, for the log. The rest may have secrets from the environment."""
         self._tokens = tokens
@@ -57,6 +58,15 @@ class JwksSource:
             return False
         self._asked.set()
         return True
+
+    @property
+    def keys(self) -> TokenKeys | None:
+        """The keys that were fetched last; None if none were."""
+        return self._tokens.keys
+
+    def take_keys(self, keys: TokenKeys) -> None:
+        """Takes keys that were fetched from the same URL before. They are in use until the next fetch succeeds."""
+        self._tokens.keys = keys
 
     async def keep_fresh(self) -> None:
         """Fetches the keys at intervals until cancelled. If they cannot be fetched, the known keys stay in use."""
