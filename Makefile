@@ -42,6 +42,7 @@ test-tools: $(COMPLETE) ## what make test needs besides Python: Kafka's jars, an
 	$(BIN)/python -m tests.integration.class_archive
 
 test-long: install ## the other tests by shards of some ten minutes, e.g. make test-long SHARD=router; SHARD=all runs one after the other
+	@$(BIN)/python -m tests.shards --check $(SHARD)
 	$(BIN)/pip install --quiet --constraint requirements.lock --editable '.[dev,spark,deltalake,release]'
 	$(BIN)/python -m tests.integration.jars all
 	$(BIN)/python -m tests.integration.class_archive

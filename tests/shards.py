@@ -2,7 +2,8 @@
 
 A run writes a line to `.ci/shards.tsv`: the shard, a hash of the code, and the results. The hash covers `mesh`,
 `pyspark_kafka_mesh`, `tests` and `pyproject.toml` as they are committed, so the lines of one commit do not make each
-other stale. Without a name it lists the shards, and says which of their lines are about older code.
+other stale. Without a name it lists the shards, and says which of their lines are about older code. `--check NAME ...`
+only says whether the names are right: `make test-long` asks before it builds the clients.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ ROOT: Final = Path(__file__).parents[1]
 RESULTS: Final = ROOT / ".ci" / "shards.tsv"
 EXPRESSION: Final = "(long or alone or (kafka and not smoke)) and not outside and not deep"
 COVERED: Final = ("mesh", "pyspark_kafka_mesh", "tests", "pyproject.toml")
+CHECK: Final = "--check"
 ALONE: Final = frozenset({"floods"})
 """Shards that measure rates: one process runs all of their tests."""
 
@@ -231,15 +233,16 @@ def _listing() -> Iterable[str]:
             )
 
 
-def main(names: Sequence[str]) -> int:
-    """Runs the named shards; without a name, or with a wrong one, lists all."""
+def main(arguments: Sequence[str]) -> int:
+    """Runs the named shards; without a name, or with a wrong one, lists all. After `--check` it runs none of them."""
+    checks, names = arguments[:1] == [CHECK], [name for name in arguments if name != CHECK]
     chosen = list(SHARDS) if names == ["all"] else names
     unknown = [name for name in chosen if name not in SHARDS]
     if unknown or not chosen:
         print("\n".join(_listing()))
         print(f"no such shard: {', '.join(unknown)}" if unknown else "name one: make test-long SHARD=NAME, or all")
         return 2
-    return max([run(name) for name in chosen])
+    return 0 if checks else max([run(name) for name in chosen])
 
 
 if __name__ == "__main__":

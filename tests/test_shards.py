@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -72,3 +73,24 @@ def test_code_that_is_not_committed_has_no_hash(checkout: Path) -> None:
 def test_the_workflow_runs_every_shard() -> None:
     workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text())
     assert workflow["jobs"]["shards"]["strategy"]["matrix"]["shard"] == list(SHARDS)
+
+
+def test_only_right_names_pass_the_check_that_comes_before_the_clients_are_built(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(shards, "run", lambda shard: pytest.fail(f"{shard} ran"))
+    assert shards.main(["--check"]) == 2
+    assert "router: " in capsys.readouterr().out
+    assert shards.main(["--check", "routers"]) == 2
+    assert "no such shard: routers" in capsys.readouterr().out
+    assert shards.main(["--check", "router", "pool"]) == 0
+    assert shards.main(["--check", "all"]) == 0
+
+
+def test_make_lists_the_shards_before_it_builds_anything() -> None:
+    command = ["make", "--old-file=install", "test-long", "SHARD=", "BIN=" + str(Path(sys.executable).parent)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    first, *_ = done.stdout.splitlines()
+    assert first.startswith(next(iter(SHARDS)))
+    assert done.stdout.rstrip().endswith("or all")

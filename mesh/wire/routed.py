@@ -60,6 +60,16 @@ class Translation(Protocol):
         ProtocolError."""
 
 
+class _PassedOn(RelayedRequest):
+    """A request that was passed to the broker. translation: the one that it passed with."""
+
+    __slots__ = ("translation",)
+
+    def __init__(self, head: RequestHead, began: float, translation: Translation) -> None:
+        super().__init__(head, began, is_local=False)
+        self.translation: Final = translation
+
+
 class RoutedConnection(RelayedConnection):
     """The requests of one client of a union on their way to a broker, and the answers on their way back.
 
@@ -80,7 +90,7 @@ class RoutedConnection(RelayedConnection):
     ) -> None:
         super().__init__(served, served, local, addresses, answered, limit, guard)
         self.translation = translation
-        """The translation of later requests and answers; it may be replaced."""
+        """The translation of later requests and of their answers; it may be replaced."""
         self._taken: RequestHead | None = None
         self._may_be_one_partition = False
         """True while the request that is being read may be a Produce of a single partition."""
@@ -115,7 +125,7 @@ class RoutedConnection(RelayedConnection):
                 return
             frame = memoryview(held)
         self._end_taking()
-        self._pass(RelayedRequest(head, now, is_local=False), self.translation.request(head, frame), frame, passed)
+        self._pass(_PassedOn(head, now, self.translation), self.translation.request(head, frame), frame, passed)
 
     def _pass_early(
         self, head: RequestHead, held: bytearray, piece: Piece[RequestHead], now: float, passed: list[Buffer]
@@ -145,7 +155,7 @@ class RoutedConnection(RelayedConnection):
                 return False
             translated = PassedRequest(found.with_records(short.frame, beginning), is_answered=True)
         self._end_taking()
-        self._pass(RelayedRequest(head, now, is_local=False), translated, beginning, passed)
+        self._pass(_PassedOn(head, now, self.translation), translated, beginning, passed)
         return True
 
     def _end_taking(self) -> None:
@@ -168,10 +178,14 @@ class RoutedConnection(RelayedConnection):
         self._expected.append(request)
 
     def _may_change(self, request: RelayedRequest) -> bool:
-        return self.translation.is_changed(request.api_key, request.api_version, is_plain=self._is_plain)
+        return self._translation_of(request).is_changed(request.api_key, request.api_version, is_plain=self._is_plain)
 
     def _walker_of(self, request: RelayedRequest) -> AnswerWalker | None:
-        return self.translation.walker(request.api_key, request.api_version, self._answer_size)
+        return self._translation_of(request).walker(request.api_key, request.api_version, self._answer_size)
 
     def _rewritten(self, request: RelayedRequest, answer: memoryview) -> Sequence[Buffer]:
-        return self.translation.answer(request.api_key, request.api_version, answer)
+        return self._translation_of(request).answer(request.api_key, request.api_version, answer)
+
+    def _translation_of(self, request: RelayedRequest) -> Translation:
+        # A client knows a topic by the id and the partitions that it asked for, even if the topic has moved since.
+        return request.translation if isinstance(request, _PassedOn) else self.translation

@@ -183,28 +183,13 @@ class ConnectionContext:
         if passed is None:
             return await behind.requests.answer(_Asker(leaf, node, links), bytes(frame))
         translated = memoryview(b"".join(passed.frame))
-        return await self._send_translated(behind, leaf, node, links, request, translated, passed.is_answered)
-
-    async def _send_translated(
-        self,
-        behind: EntityRouterRuntime,
-        leaf: RouterLeaf,
-        node: int | None,
-        links: SideLinks,
-        request: Request,
-        translated: memoryview,
-        is_answered: bool,
-    ) -> list[Buffer]:
         api, version = request.api, request.version
-        sent = ClientRequest(
-            api, version, is_flexible(api, version), (translated[body_of(api, version, translated) :],), is_answered
-        )
+        body = translated[body_of(api, version, translated) :]
+        sent = ClientRequest(api, version, is_flexible(api, version), (body,), passed.is_answered)
         waits = _waits(request)
         async with asyncio.timeout(behind.requests.timeout + waits):
             response = await links.ask(leaf, sent, waits, node)
-        if not is_answered:
-            return []
-        return list(behind.leaves.translation(leaf).answer(api, version, response.frame))
+        return list(translation.answer(api, version, response.frame)) if passed.is_answered else []
 
 
 class FurtherRouter:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from mesh.routing.node_ids import NODE_BITS, NodeIds
 from mesh.wire.apis import ApiKey
+from mesh.wire.trees import Tree
 from tests.routing.unions import RENAMED, SAME, union_of
-from tests.runtime.entity_router.harness import topic, union
+from tests.runtime.entity_router.harness import topic, topic_id, union
+from tests.runtime.entity_router.test_parts import ALL, JOINED, joined_id
 from tests.runtime.entity_router.test_requests import offsets
 from tests.runtime.relay.loops import anyhow
 
@@ -27,6 +29,26 @@ async def test_clients_go_on_with_other_names() -> None:
         assert [request["topics"][0]["name"] for _, request in made.us.seen] == ["us.orders", "us.orders"]
         topics = (await client.asked(ApiKey.METADATA, 9, {"topics": None}))["topics"]
         assert [each["name"] for each in topics] == ["us.us.orders"]
+
+
+@anyhow
+async def test_an_answer_has_the_names_of_its_request() -> None:
+    """A Fetch waits at a broker while its topic moves away: the client knows the topic only by the id it asked for."""
+    async with union(JOINED) as made:
+        made.eu.topics, made.us.topics = [topic("joined", 2)], [topic("joined-us", 3)]
+
+        def answered_after_the_change(api_key: ApiKey, version: int, request: Tree) -> Tree:
+            made.runtime.change([], [], union_of(SAME), BOTH)
+            return {"responses": [{"topic_id": topic_id("joined-us"), "partitions": [{"partition_index": 1}]}]}
+
+        made.us.answers = answered_after_the_change
+        client = await made.client(US)
+        await client.asked(ApiKey.METADATA, 12, ALL)
+        (asked,) = [{"topic_id": joined_id(made), "partitions": [{"partition": 3}]}]
+        (found,) = (await client.asked(ApiKey.FETCH, 13, {"topics": [asked]}))["responses"]
+        assert (found["topic_id"], found["partitions"][0]["partition_index"]) == (asked["topic_id"], 3)
+        (seen,) = [request["topics"] for api_key, request in made.us.seen if api_key is ApiKey.FETCH]
+        assert seen[0]["topic_id"] == topic_id("joined-us")
 
 
 @anyhow

@@ -20,9 +20,12 @@ from mesh.routing.spi import (
     RouteUnavailable,
     Served,
 )
+from mesh.runtime.entity_router.runtime import EntityRouterRuntime
 from mesh.security.principals import ANONYMOUS, Principal
 from mesh.wire.apis import ApiKey, Versions
 from mesh.wire.features import Features, Levels
+from mesh.wire.trees import Tree
+from tests.routing.unions import RENAMED, union_of
 from tests.runtime.entity_router.test_requests import coordinators, errors, offsets, produce
 from tests.runtime.relay.frames import versions_in
 from tests.runtime.relay.loops import anyhow, everywhere, until
@@ -43,6 +46,24 @@ async def test_a_request_goes_where_its_router_sends_it() -> None:
         (router,) = made.routers
         assert isinstance(router, ToRoute)
         assert router.asked[0].body["topics"][0]["name"] == "orders"
+
+
+@anyhow
+async def test_an_answer_has_the_names_of_its_request() -> None:
+    """The names behind the route change while the request is at the cluster."""
+    async with routed(lambda: ToRoute(US)) as made:
+        behind = made.runtime.services.routes[US]
+        assert isinstance(behind, EntityRouterRuntime)
+        leaves = behind.leaves
+
+        def answered_after_the_change(api_key: ApiKey, version: int, request: Tree) -> Tree:
+            leaves.change([], [], union_of(RENAMED), leaves.ids)
+            return LIST_OFFSETS
+
+        made.us.answers = answered_after_the_change
+        client = await made.client()
+        answer = await client.asked(ApiKey.LIST_OFFSETS, 6, offsets("orders"))
+        assert [each["name"] for each in answer["topics"]] == ["orders"]
 
 
 @anyhow
