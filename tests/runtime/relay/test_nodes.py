@@ -60,13 +60,17 @@ async def test_attempts_to_reach_a_node_that_is_down_are_shared() -> None:
         async def counted(node: RelayNode, leg: Leg, *, passes_authentication: bool) -> float:
             nonlocal tried
             tried += 1
+            await until(lambda: len(made.listener.connections) == 50)
+            for _ in range(10):  # the last ones have begun to wait
+                await asyncio.sleep(0)
             return await attempt(node, leg, passes_authentication=passes_authentication)
 
         made.nodes._attempt = counted  # type: ignore[method-assign]
-        node.retry_at = asyncio.get_running_loop().time() + 0.5
+        node.retry_at = asyncio.get_running_loop().time()
         await ended([await made.client(0) for _ in range(50)])
         assert (tried, node.failures) == (1, 2)
         assert made.lost == {("0", "unreachable"): 51}
+        made.nodes._attempt = attempt  # type: ignore[method-assign]
         bootstrap = await made.client(None)
         assert await bootstrap.ask(ApiKey.HEARTBEAT, 3), "another node is there"
         assert len(made.cluster.brokers[1].legs) == 1
