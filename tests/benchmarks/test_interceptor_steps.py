@@ -27,7 +27,7 @@ def of_fetch(values: list[bytes]) -> int:
     fetches = FetchRequests(client, lambda: 0.0)
     frames = InterceptedFrames(lambda head: head.api_key == ApiKey.FETCH, lambda: 1 << 20)
     topics = [{"topic_id": OTHERS, "partitions": [{"partition": 0}]}]
-    _, request = framed(ApiKey.FETCH, FETCH, {"session_id": 0, "session_epoch": 0, "topics": topics})
+    _, request = framed(ApiKey.FETCH, FETCH, {"session_id": 0, "session_epoch": -1, "topics": topics})
     partitions = [{"partition_index": 0, "records": batch(*values)}]
     answer = answered(ApiKey.FETCH, FETCH, {"responses": [{"topic_id": OTHERS, "partitions": partitions}]})
 
