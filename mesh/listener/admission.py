@@ -63,6 +63,13 @@ class Admission:
         """Counts `count` more connections to brokers for clients; a negative count when connections end."""
         self._limiter.count_broker_connections(count)
 
+    def begin_handshake(self) -> bool:
+        """Counts a TLS handshake. Returns False if no descriptor is left for its connection."""
+        return self._limiter.begin_handshake()
+
+    def end_handshake(self) -> None:
+        self._limiter.end_handshake()
+
     def charge_request(self, connection: Peer) -> float:
         """Counts an answered request of a connection. Returns the seconds for which the connection is throttled."""
         return (

@@ -89,7 +89,7 @@ class RequestQuota:
 
 class Descriptors:
     """The open files of this process. for_clients: the number of connections for which they suffice. used: connections
-    of clients, and connections to brokers for a single client."""
+    of clients, TLS handshakes, and connections to brokers for a single client."""
 
     def __init__(self, available: int) -> None:
         self.available = available
@@ -188,6 +188,17 @@ class ConnectionLimiter:
         """Counts further connections to brokers for admitted clients; a negative count when they end. They are never
         refused; new clients are."""
         self._descriptors.used += count
+
+    def begin_handshake(self) -> bool:
+        """Counts a connection whose TLS handshake begins. Returns False if no descriptor is left for it."""
+        if self._descriptors.used >= self._descriptors.for_clients:
+            return False
+        self._descriptors.used += 1
+        return True
+
+    def end_handshake(self) -> None:
+        """Counts a handshake that has ended. Its connection enters before, if it succeeded."""
+        self._descriptors.used -= 1
 
     def charge_request(self, admitted: Admitted, now: float) -> float:
         """Counts an answered request of a connection. Returns the seconds for which no further request of it is

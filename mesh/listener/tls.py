@@ -140,6 +140,9 @@ class TlsListener:
             if self._shaking[network] >= MOST_HANDSHAKES - self._shaking.total():
                 accepted.close()
                 self._failed(str(peer[0]), "busy", f"{self._shaking.total()} handshakes at the same time")
+            elif not self._listener.admission.begin_handshake():
+                accepted.close()
+                self._failed(str(peer[0]), "busy", "no descriptor left")
             else:
                 self._shaking[network] += 1
                 handshake = partial(self._shake, accepted, str(peer[0]))
@@ -168,6 +171,7 @@ class TlsListener:
             late = "is taking longer" in str(error)  # asyncio and uvloop word it differently
             self._failed(client_host, "timeout" if late else "closed", str(error) or "the client closed the connection")
         finally:
+            self._listener.admission.end_handshake()
             network = network_of(client_host)
             self._shaking[network] -= 1
             if not self._shaking[network]:

@@ -442,13 +442,11 @@ class RelayConnection(asyncio.BufferedProtocol):
 
     def _open_leg(self) -> None:
         self._leg = Leg(self, self._services.chunks)
-        self._listener.admission.count_broker_connections(1)
         self._opener.open(self, self._leg)
 
     def _release_leg(self, *, is_orderly: bool) -> None:
         leg, self._leg = self._leg, None
         self._splicing.close()
         if leg is not None:
-            self._listener.admission.count_broker_connections(-1)
             leg.close(linger=LINGER if is_orderly else 0.0)
         self._opener.release()

@@ -50,6 +50,7 @@ class LegOpener:
         self._connection = connection
         self._node: int | None = None
         self._is_named = False
+        self._is_open = False
         self._reached: RelayNode | None = None
         self._opening: asyncio.Task[None] | None = None
         self._session: asyncio.TimerHandle | None = None
@@ -60,11 +61,16 @@ class LegOpener:
         self._node, self._is_named = node, is_named
 
     def open(self, owner: OpenerOwner, leg: Leg) -> None:
+        self._services.listener.admission.count_broker_connections(1)
+        self._is_open = True
         task = OwnedTask(TaskName.LEG, self._services.listener.name)
         self._opening = begin(task, partial(self._open, owner, leg), owner.not_reached)
 
     def release(self) -> None:
         """Stops counting the leg, and reports nothing more."""
+        if self._is_open:
+            self._services.listener.admission.count_broker_connections(-1)
+            self._is_open = False
         for waiting in (self._opening, self._session):
             if waiting is not None:
                 waiting.cancel()

@@ -67,7 +67,8 @@ class RequestWorld:
         self.eu, self.us = clusters["eu"], clusters["us"]
         self.ports: dict[int | None, int] = {}
         self.routers: list[Router] = []
-        self.limiter = ConnectionLimiter(UNRATIONED, Descriptors(1 << 20))
+        self.descriptors = Descriptors(1 << 20)
+        self.limiter = ConnectionLimiter(UNRATIONED, self.descriptors)
         self.metrics = Metrics()
         self.memory = RequestMemory(lambda: MEMORY)
         self.listener = Listener("front", self.metrics, None, self.limiter)

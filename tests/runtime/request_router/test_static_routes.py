@@ -51,6 +51,9 @@ async def test_a_produce_of_a_megabyte_passes_as_it_came() -> None:
         (asked,) = made.us.brokers[0].leg.asked
         assert hashlib.sha256(framed(asked.frame)).digest() == hashlib.sha256(sent).digest()
         assert made.routers == []
+        assert made.descriptors.used == 2, "the client's connection, and the leg"
+        client.writer.close()
+        await until(lambda: made.descriptors.used == 0)
         assert [
             leaf.services.traffic.of(0).apis[ApiKey.PRODUCE].requests for leaf in made.runtime.leaves if leaf.number
         ] == [1]
