@@ -4,6 +4,7 @@ nothing of it passes through rules or interceptors."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from struct import pack
 from typing import Any
 from uuid import UUID
@@ -195,6 +196,34 @@ def test_the_fetch_session_of_another_connection(kafka: KafkaCluster, doors: dic
         assert error == (0 if own else code)
         owner.close()
         client.close()
+
+
+def test_a_fetch_that_ends_the_session_of_another_connection(kafka: KafkaCluster, doors: dict[str, str]) -> None:
+    """A broker ends the session that a Fetch without a session, or with a new one, names."""
+    for address in doors.values():
+        owner, client = (RawConnection(Endpoint.of(each)) for each in (kafka.bootstrap_servers, address))
+        error, session, _ = in_session(owner, [SECRET], 0, 0)
+        assert not error and session
+        for epoch in (-1, 0):
+            for asked in ([MINE], [SECRET], [MINE, SECRET]):
+                error, _, _ = in_session(client, asked, session, epoch)
+                assert not error
+        error, _, _ = in_session(owner, [], session, 1)
+        assert not error
+        owner.close()
+        client.close()
+
+
+def test_at_one_address_a_client_under_rules_has_no_session(
+    kafka: KafkaCluster, topics: dict[str, UUID], tmp_path: Path
+) -> None:
+    """The mesh refuses to continue one, so each second Fetch of a consumer got an error."""
+    mesh = RelayMesh(tmp_path, kafka.bootstrap_servers, listener={**RULES, "nodes": "one"})
+    client = RawConnection(Endpoint.of(mesh.bootstrap_servers))
+    error, session, answer = in_session(client, [MINE], 0, 0)
+    assert (error, session) == (0, 0) and CARD in answer
+    client.close()
+    mesh.kill()
 
 
 def test_too_many_elements(kafka: KafkaCluster, doors: dict[str, str]) -> None:

@@ -188,6 +188,19 @@ def test_everything_comes_at_once(client: RawConnection) -> None:
     examined(client)
 
 
+@pytest.mark.smoke
+@pytest.mark.parametrize("client", EVERYWHERE, indirect=True)
+def test_nothing_behind_a_refused_request_is_answered(client: RawConnection) -> None:
+    """Also while an earlier request waits for its answer. The answer to the Fetch would be taken for that to the
+    refused request, which no interceptor changes."""
+    metadata = request(ApiKey.METADATA, pack(">i", 0))
+    unknown = REQUEST_HEAD.pack(10, 97, 0, CORRELATION) + b"\xff\xff"
+    client.tell(LOGIN + metadata + unknown + fetch() + too_large(acks=0) + too_large())
+    logged_in(client)
+    answered(client, ApiKey.METADATA, 1)
+    assert client.answer() is None
+
+
 @pytest.mark.parametrize("client", ["relay", "upstream"], indirect=True)
 def test_everything_comes_byte_by_byte(client: RawConnection) -> None:
     for byte in LOGIN + fetch() + too_large():

@@ -50,9 +50,10 @@ def judge(api_key: ApiKey, version: int, request: Tree, access: Access, topics: 
     code = guard.request_check(authorization, request) if guard.request_check is not None else None
     if code is not None:
         return Judgement(None, _refused(api_key, version, request, code), None, tuple(authorization.refusals))
+    has_session = _has_session(api_key, request)
     request, left, refused = _narrowed(authorization, api_key, version, request, guard)
     answer = guard.answer if guard.answer is not None and _is_changed(api_key, request) else None
-    if not refused and answer is None and not _has_session(api_key, request):
+    if not refused and answer is None and not has_session:
         return None
     if answer is None:
         return Judgement(left, refused, None, tuple(authorization.refusals))
@@ -91,7 +92,10 @@ def _not_attempted(api_key: ApiKey, entities: EntityList, kept: list[Tree]) -> l
 
 
 def _has_session(api_key: ApiKey, request: Tree) -> bool:
-    return api_key is ApiKey.FETCH and request.get("session_epoch", _NO_SESSION) != _NO_SESSION
+    """Returns whether a Fetch begins a session, or ends the one that it names: perhaps that of another client."""
+    if api_key is not ApiKey.FETCH:
+        return False
+    return bool(request.get("session_epoch", _NO_SESSION) != _NO_SESSION or request.get("session_id", 0))
 
 
 def _is_changed(api_key: ApiKey, request: Tree) -> bool:

@@ -54,6 +54,8 @@ class FetchRequests:
         self.clock: Final = clock
         self._session: OpenedSession | None = None
         """The fetch session of this connection, with partitions that no interceptor wants to see."""
+        self._ended: int | None = None
+        """The id of its last session before that, which the client may still end at the broker."""
         self._go_on: dict[tuple[TopicKey, int], tuple[int, int]] = {}
         """The offset that a consumer will ask for, and the offset to fetch instead, by partition."""
 
@@ -80,12 +82,14 @@ class FetchRequests:
         keys = [key_of(topic) for topic in tree["topics"]]
         is_wanted = any(self.client.name_of(key) is None or self.client.chosen(key, On.FETCH) for key in keys)
         is_whole = epoch in (_NO_SESSION, _NEW_SESSION)
-        if is_wanted or is_whole:
-            self._session = None
+        if (is_wanted or is_whole) and self._session is not None:
+            self._ended, self._session = self._session.id, None
         if not is_whole:
             if self._session is None or self._session.id != tree["session_id"]:
                 return Decision(None, request.answered(_session_unknown()))
             return Decision([request.frame])
+        if tree.get("session_id", 0) not in (0, self._ended):  # the broker would end a session of another connection
+            request = request.changed({**tree, "session_id": 0})
         if is_wanted:
             return self._without_session(request)
         return Decision([request.frame]) if epoch == _NO_SESSION else self._in_new_session(request)

@@ -53,6 +53,11 @@ class ReadRequest:
         header = self.frame[INT32.size : self.body]
         return [_length(len(header) + len(body)), header, body]
 
+    def changed(self, tree: Tree) -> ReadRequest:
+        """Returns the request with another tree. Raises ValueError if it becomes too long."""
+        frame = memoryview(b"".join(self.with_tree(tree)))
+        return ReadRequest(self.head._replace(length=len(frame) - INT32.size), frame, self.body, tree)
+
     def answered(self, tree: Tree) -> list[Buffer]:
         """Returns the frame of a response that the mesh makes itself."""
         api_key, version = ApiKey(self.head.api_key), self.head.api_version

@@ -209,6 +209,8 @@ class RequestRouterConnection(asyncio.BufferedProtocol):
     # Called by its interceptors
 
     def pass_on(self, requests: Sequence[Buffer]) -> None:
+        if self._problem is not None:  # they are behind a refused request
+            return
         for each in requests:
             self._waiting += self._cutter.cut(memoryview(each))
         self._go_on()

@@ -116,6 +116,10 @@ def test_a_fetch_goes_on_without_a_session() -> None:
     assert found.request["topics"] == asked[:1]
     told = [(each["topic_id"].int, each["partitions"][0]["error_code"]) for each in found.refused["responses"]]
     assert told == [(2, REFUSED), (3, ErrorCode.UNKNOWN_TOPIC_ID)]
+    for session in ({"session_id": 0, "session_epoch": 0}, {"session_id": 7, "session_epoch": -1}):
+        found = judged(ApiKey.FETCH, 15, {**request, **session, "topics": asked[:1]}, allow(TOPIC, "orders", READ))
+        assert found.request is not None and found.refused is None
+        assert (found.request["session_id"], found.request["session_epoch"]) == (0, -1)
     found = judged(ApiKey.FETCH, 15, {**request, "session_epoch": 1}, allow(TOPIC, "orders", READ))
     assert found.refused is not None and found.refused["error_code"] == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 

@@ -57,14 +57,15 @@ def topic(version: int, name: str) -> dict[str, object]:
 
 
 def fetch(
-    version: int, offsets: dict[str, int], epoch: int = -1, max_bytes: int = 50 << 20, wait: int = 0
+    version: int, offsets: dict[str, int], epoch: int = -1, max_bytes: int = 50 << 20, wait: int = 0, session: int = 5
 ) -> tuple[RequestHead, memoryview]:
     """A Fetch of partition 0 of each topic."""
     topics = [
         {**topic(version, name), "partitions": [{"partition": 0, "fetch_offset": offset, "partition_max_bytes": 9}]}
         for name, offset in offsets.items()
     ]
-    tree = {"max_wait_ms": wait, "max_bytes": max_bytes, "session_id": 5, "session_epoch": epoch, "topics": topics}
+    known = {"session_id": session, "session_epoch": epoch}
+    tree = {"max_wait_ms": wait, "max_bytes": max_bytes, **known, "topics": topics}
     return framed(ApiKey.FETCH, version, tree)
 
 
@@ -112,7 +113,7 @@ def partition_of(tree: Tree) -> Tree:
 @pytest.mark.parametrize("version", VERSIONS)
 async def test_what_nobody_wants_to_see_passes_with_its_session(version: int) -> None:
     fetches = requests()
-    head, frame = fetch(version, {"others": 7}, epoch=0, max_bytes=LARGEST_FETCH)
+    head, frame = fetch(version, {"others": 7}, epoch=0, max_bytes=LARGEST_FETCH, session=0)
     decision = await decided(fetches, head, frame)
     assert decision.frame == [frame]
     if version >= FIRST_WITH_SESSIONS:
@@ -151,6 +152,19 @@ async def test_a_session_is_that_of_the_last_answer_that_opened_one(version: int
     assert not await is_unknown()
     await decided(fetches, *fetch(version, {"others": 7}))
     assert await is_unknown(), "a request without a session ends it"
+
+
+@anyhow
+@pytest.mark.parametrize("version", [each for each in VERSIONS if each >= FIRST_WITH_SESSIONS])
+@pytest.mark.parametrize("epoch", [-1, 0])
+@pytest.mark.parametrize("name", ["others", "orders"])
+async def test_a_fetch_ends_only_the_session_of_its_connection(version: int, epoch: int, name: str) -> None:
+    fetches = requests()
+    opening = await decided(fetches, *fetch(version, {"others": 7}, epoch=0, session=0))
+    await change_of(opening).changed(answer(version, {"others": b""}, session=5))
+    for session, ended in ((5, 5), (6, 0)):
+        head, frame = fetch(version, {name: 7}, epoch, session=session)
+        assert upstream(head, await decided(fetches, head, frame))["session_id"] == ended
 
 
 @anyhow
