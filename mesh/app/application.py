@@ -127,7 +127,9 @@ class Application:
             self._store,
             self.task_health,
         )
-        self._clusters = UpstreamClusters(config, upstream_health, self._virtual_clusters.pass_on_topics)
+        self._clusters = UpstreamClusters(
+            config, upstream_health, self._virtual_clusters.pass_on_topics, self._virtual_clusters.watched
+        )
         self._reconfiguring = Reconfiguring(
             loaded, file, memory, self._clusters, self._virtual_clusters, self.task_health, number
         )

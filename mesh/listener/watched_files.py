@@ -47,8 +47,9 @@ class Watched(Generic[Value]):
 
     def first(self) -> None:
         """Reads the files for the first time. Raises the errors of `load`."""
-        self._seen = self.signature()
+        signature = self.signature()
         self.apply(self.load())
+        self._seen = signature
 
     def signature(self) -> Signature:
         return tuple(map(_signature, self.paths))
