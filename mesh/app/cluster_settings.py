@@ -7,8 +7,10 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
+from mesh.listener.certificates import watched_certificate
 from mesh.listener.watched_files import Watched
 from mesh.records.spans import ClusterName
+from mesh.upstream.links.client_tls import ClientTls
 from mesh.upstream.links.connection_settings import ConnectionSettings
 
 
@@ -37,7 +39,7 @@ class ClusterSettings:
             self.drop(name)
             self._settings[name] = each
             if tls is not None and tls.files:
-                files = self._files[name] = Watched(tls.files, tls.read, tls.take)
+                files = self._files[name] = _watched(name, tls)
                 with suppress(OSError, ValueError):  # the next check reads them again
                     files.first()
                 self._watched.append(files)
@@ -47,3 +49,9 @@ class ClusterSettings:
         self._settings.pop(name, None)
         if (files := self._files.pop(name, None)) is not None:
             self._watched.remove(files)
+
+
+def _watched(name: ClusterName, tls: ClientTls) -> Watched[Any]:
+    if tls.certificate_file is None:
+        return Watched(tls.files, tls.read, tls.take)
+    return watched_certificate({"cluster": name}, tls.certificate_file, tls.files, tls.read, tls.take)

@@ -39,6 +39,10 @@ class ClientTls:
         """The files that `read` reads."""
         return [path for name in (_CA_FILE, _CERTIFICATE_FILE, _KEY_FILE) if (path := self._properties.get(name))]
 
+    @property
+    def certificate_file(self) -> str | None:
+        return self._properties.get(_CERTIFICATE_FILE) or None
+
     def is_like(self, other: ClientTls) -> bool:
         """Returns whether the other one has the same properties."""
         return self._properties == other._properties

@@ -94,8 +94,17 @@ def write(servers: str, value: str) -> str:
     return told[0]
 
 
+def end_of(pair: Pair) -> datetime:
+    return load_pem_x509_certificate(pair.certificate.read_bytes()).not_valid_after_utc
+
+
 def has_ended(pair: Pair) -> bool:
-    return load_pem_x509_certificate(pair.certificate.read_bytes()).not_valid_after_utc < datetime.now(UTC)
+    return end_of(pair) < datetime.now(UTC)
+
+
+def ending(mesh: MeshProcess) -> list[str]:
+    """The clusters for which a certificate is reported that ends soon."""
+    return [each["cluster"] for each in mesh.readiness()["degraded"] if each["what"] == "certificate ends soon"]
 
 
 def test_new_connections_are_served_after_the_first_certificate_ended(guarded: Guarded, tmp_path: Path) -> None:
@@ -114,13 +123,18 @@ def test_new_connections_are_served_after_the_first_certificate_ended(guarded: G
         assert write(relay.bootstrap_servers, "before") == ""
         assert secured.confluent(pool.bootstrap_servers, TOPIC, "before", 1, Login()) == ["before"]
         assert guarded.takes(first)
+        assert [ending(mesh) for mesh in meshes] == [["eu"], ["eu"]]
         authority.issue("mesh")  # in the same files
         eventually("the first certificate ends", lambda: has_ended(first), timeout=2 * LIFE.total_seconds())
         assert not guarded.takes(first)
         assert write(relay.bootstrap_servers, "after") == ""
         values = secured.confluent(pool.bootstrap_servers, TOPIC, "after", 2, Login())
         assert sorted(values) == ["after", "before"]
+        assert [ending(mesh) for mesh in meshes] == [[], []]
         for mesh in meshes:
+            assert (
+                mesh.metric("kafka_mesh_certificate_expiry_timestamp_seconds", cluster="eu") == end_of(pair).timestamp()
+            )
             assert "file reloaded" in [entry["event"] for entry in mesh.log_entries()]
     finally:
         for mesh in meshes:
