@@ -15,6 +15,7 @@ from cryptography.x509 import load_pem_x509_certificate
 
 from mesh.upstream.links.connection_settings import connection_settings_of
 from mesh.upstream.links.handshake import Unreachable, connect
+from tests.integration.feeding import log_ends
 from tests.integration.jars import kafka_jars, missing_programs
 from tests.integration.kafka import CLIENT_PROPERTIES, KafkaCluster
 from tests.integration.mesh_process import Mesh, MeshProcess
@@ -25,7 +26,7 @@ from tests.integration.security.certificates import Authority, Pair
 from tests.integration.security.secured import Login
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
-TOPIC = "renewed"
+TOPIC, LATER, JOURNAL = "renewed", "later", "journal"
 LIFE = timedelta(seconds=45)
 
 
@@ -85,13 +86,23 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
         cluster.kill()
 
 
-def write(servers: str, value: str) -> str:
+def write(servers: str, value: str, topic: str = TOPIC) -> str:
     """Writes a record over new connections; returns the error, "" for success."""
     told: list[str] = []
     producer = Producer({**CLIENT_PROPERTIES, "bootstrap.servers": servers, "message.timeout.ms": 20_000})
-    producer.produce(TOPIC, value, on_delivery=lambda error, _: told.append(error.name() if error else ""))
+    producer.produce(topic, value, on_delivery=lambda error, _: told.append(error.name() if error else ""))
     producer.flush(40)
     return told[0]
+
+
+def is_missing(mesh: MeshProcess, topic: str) -> bool:
+    """Whether it is reported that no cluster has this topic."""
+    return topic in [each.get("topic") for each in mesh.readiness()["degraded"]]
+
+
+def written(cluster: KafkaCluster) -> int:
+    """The number of pages in the journal."""
+    return sum(log_ends(cluster, JOURNAL).values())
 
 
 def end_of(pair: Pair) -> datetime:
@@ -108,7 +119,7 @@ def ending(mesh: MeshProcess) -> list[str]:
 
 
 def test_new_connections_are_served_after_the_first_certificate_ended(guarded: Guarded, tmp_path: Path) -> None:
-    """Through a relay, and by new groups of a pool."""
+    """Through a relay, by new groups of a pool, and by the journal. The broker restarts in between."""
     authority = guarded.authority
     pair = authority.issue("mesh", life=LIFE)
     first = Pair(tmp_path / "first.crt", tmp_path / "first.key")
@@ -118,18 +129,31 @@ def test_new_connections_are_served_after_the_first_certificate_ended(guarded: G
     try:
         relay = RelayMesh(tmp_path, f"localhost:{guarded.port}", upstream=guarded.upstream(pair))
         meshes.append(relay)
-        pool = Mesh([guarded.cluster], [TOPIC], tmp_path, {}, upstream={"eu": guarded.upstream(pair)})
+        journal = {"cluster": "eu", "topic": JOURNAL, "create": True}
+        process = {"process_id": "mesh-1", "journal": journal, "metadata_refresh": "1s"}
+        upstream = {"eu": guarded.upstream(pair)}
+        pool = Mesh([guarded.cluster], [TOPIC, LATER], tmp_path, {}, upstream=upstream, process=process)
         meshes.append(pool)
         assert write(relay.bootstrap_servers, "before") == ""
         assert secured.confluent(pool.bootstrap_servers, TOPIC, "before", 1, Login()) == ["before"]
         assert guarded.takes(first)
+        eventually("the first page of the journal", lambda: written(guarded.cluster) > 0, timeout=60)
         assert [ending(mesh) for mesh in meshes] == [["eu"], ["eu"]]
         authority.issue("mesh")  # in the same files
         eventually("the first certificate ends", lambda: has_ended(first), timeout=2 * LIFE.total_seconds())
         assert not guarded.takes(first)
+        guarded.cluster.stop()
+        guarded.cluster.restart()
         assert write(relay.bootstrap_servers, "after") == ""
+        pages = written(guarded.cluster)
         values = secured.confluent(pool.bootstrap_servers, TOPIC, "after", 2, Login())
         assert sorted(values) == ["after", "before"]
+        assert is_missing(pool, LATER)
+        guarded.cluster.create_topic(LATER, 1)
+        eventually("the topic is found", lambda: not is_missing(pool, LATER), timeout=60)
+        assert write(relay.bootstrap_servers, "later", LATER) == ""
+        assert secured.confluent(pool.bootstrap_servers, LATER, "later", 1, Login()) == ["later"]
+        eventually("the journal goes on", lambda: written(guarded.cluster) > pages, timeout=60)
         assert [ending(mesh) for mesh in meshes] == [[], []]
         for mesh in meshes:
             assert (
