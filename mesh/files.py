@@ -5,11 +5,14 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 LARGEST: Final = 64 << 20
 """The most bytes of a file."""
+Signature: TypeAlias = tuple[tuple[int, int, int] | None, ...]
+"""What changes when files change: of each its time, its inode and its size; None if it is not there."""
 
 
 def read_file(path: str | Path, largest: int = LARGEST) -> bytes:
@@ -22,6 +25,19 @@ def read_file(path: str | Path, largest: int = LARGEST) -> bytes:
     if len(content) > largest:
         raise OSError(errno.EFBIG, f"more than {largest} bytes", str(path))
     return content
+
+
+def signature_of(paths: Iterable[str]) -> Signature:
+    """Returns the signature of files, without reading them."""
+    return tuple(map(_signature, paths))
+
+
+def _signature(path: str) -> tuple[int, int, int] | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_ino, found.st_size
 
 
 def _open(path: str, flags: int) -> int:

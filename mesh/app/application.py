@@ -39,6 +39,7 @@ from mesh.config.mistakes import ConfigurationError, Mistake
 from mesh.config.model import Admin, Config, Look, PoolTargetConfig
 from mesh.config.values import Address
 from mesh.config.warnings import warnings_of
+from mesh.listener import certificates
 from mesh.listener.admin_tls import AdminTls, admin_certificate
 from mesh.listener.limits import Descriptors, raise_descriptor_limit
 from mesh.listener.watched_files import watch
@@ -127,11 +128,14 @@ class Application:
             self._store,
             self.task_health,
         )
-        self._clusters = UpstreamClusters(config, upstream_health, self._virtual_clusters.pass_on_topics)
+        self._clusters = UpstreamClusters(
+            config, upstream_health, self._virtual_clusters.pass_on_topics, self._virtual_clusters.watched
+        )
         self._reconfiguring = Reconfiguring(
             loaded, file, memory, self._clusters, self._virtual_clusters, self.task_health, number
         )
         self._metrics.add_collector(self._reconfiguring.samples)
+        self._metrics.add_collector(partial(certificates.samples, self._virtual_clusters.watched))
         self._readiness = Readiness(
             upstream_health,
             self._virtual_clusters.targets,
@@ -140,6 +144,7 @@ class Application:
             waiting=self._virtual_clusters.waiting,
             grace=self._reconfiguring.grace,
             task_health=self.task_health,
+            watched=self._virtual_clusters.watched,
         )
         self._instance = worker.instance if worker is not None else uuid4().hex
         token = config.admin.token if config.admin is not None else None

@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import ExitStack
-from typing import Final
+from typing import Any, Final
 
 import anyio
 
+from mesh.app.cluster_settings import ClusterSettings
 from mesh.app.from_config import properties_of, start_of
 from mesh.config.mistakes import ConfigurationError, Mistake
 from mesh.config.model import Cluster, Config
 from mesh.config.pool import NamedTopic, PoolConfig
+from mesh.listener.watched_files import Watched
 from mesh.pool.common.ids import GroupId
 from mesh.pool.common.settings import ShareSettings
 from mesh.records.spans import ClusterName, TopicName
@@ -20,8 +22,8 @@ from mesh.telemetry.logs import get_logger
 from mesh.telemetry.problem_watch import found, not_reached
 from mesh.telemetry.upstream_health import UpstreamHealth
 from mesh.upstream.catalog import CatalogEvent, CatalogUnreachable, CatalogUpdate, TopicCatalog
-from mesh.upstream.engine import Engine, EngineEvent, EngineName, EngineOptions
-from mesh.upstream.engine_choice import choose, make_engine
+from mesh.upstream.engine import Engine, EngineEvent, EngineOptions
+from mesh.upstream.engine_choice import EngineChoice, choose, make_engine
 from mesh.upstream.librdkafka_properties import Properties
 from mesh.upstream.links.buffers import ReceiveBuffers
 from mesh.upstream.links.connection_settings import ConnectionSettings, connection_settings_or_reason
@@ -36,24 +38,27 @@ FIRST_ANSWERS = 6.0
 
 class UpstreamClusters:
     """The upstream clusters of the process: their catalogs, engines and writers. report: called when the topics of a
-    cluster have changed."""
+    cluster have changed. watched: the watched files of the process."""
 
     def __init__(
         self,
         config: Config,
         upstream_health: UpstreamHealth,
         report: Callable[[ClusterName, Mapping[TopicName, int]], None],
+        watched: list[Watched[Any]],
     ) -> None:
         self._upstream_health = upstream_health
         self._report = report
         self._config = config
         self._by_name = _by_name(config)
-        self._engines = {name: _choose_engine(cluster) for name, cluster in self._by_name.items()}
+        self._settings = ClusterSettings(watched)
+        self._engines: dict[ClusterName, EngineChoice] = {}
+        for name in self._by_name:
+            self._choose_engine(name)
         self._buffers = ReceiveBuffers(config.budget // 2)
         self._catalogs: dict[ClusterName, TopicCatalog] = {}
         self._answered: dict[ClusterName, asyncio.Event] = {}
         self._known: dict[ClusterName, Mapping[TopicName, int]] = {}
-        self._settings: dict[ClusterName, ConnectionSettings] = {}
         self._writers: dict[tuple[ClusterName, bool], DeadLetterWriter] = {}
         self._is_silent = True
         """True until the first look has ended: results are kept, and not reported."""
@@ -81,13 +86,15 @@ class UpstreamClusters:
         for name in before:
             if name not in self._by_name or name in reconnected:
                 self._drop(name)
+            if name not in self._by_name:
+                self._settings.drop(name)
         self._upstream_health.clusters = tuple(self._by_name)
         for catalog in self._catalogs.values():
             catalog.interval = config.metadata_refresh
         self._buffers.limit = config.budget // 2
         added = [name for name in self._by_name if name not in self._catalogs]
         for name in added:
-            self._engines[name] = _choose_engine(self._by_name[name])
+            self._choose_engine(name)
             self.addresses[name] = self._by_name[name].bootstrap_servers
             self._watch(name)
         await self._until_answered(added)
@@ -112,7 +119,11 @@ class UpstreamClusters:
     def keep_settings(self, settings: Mapping[ClusterName, ConnectionSettings]) -> None:
         """Keeps the settings of connections. settings: of the clusters to which new targets have the mesh's own
         connections (`settings_for`)."""
-        self._settings |= settings
+        self._settings.keep(settings)
+
+    def settings_of(self, name: ClusterName) -> ConnectionSettings | None:
+        """Returns the settings of the mesh's own connections to a cluster; None if its properties allow none."""
+        return self._settings[name] if self._engines[name].settings is not None else None
 
     def cluster_with_settings(self, name: ClusterName) -> tuple[Cluster, ConnectionSettings]:
         """Returns a cluster, and the settings of the mesh's own connections to it, as `keep_settings` has kept them."""
@@ -154,8 +165,9 @@ class UpstreamClusters:
             start_of(pool, share),
             share.isolation if share is not None else pool.isolation.value,
             pool.budgets.pool // 4,  # fetched batches that are not in the backlog yet count too
+            settings=self.settings_of(name),
         )
-        return make_engine(self._engines[name], options, deliver, self._buffers)
+        return make_engine(self._engines[name].engine, options, deliver, self._buffers)
 
     def close(self) -> None:
         """Closes all of them. Raises the last error if some cannot be closed."""
@@ -164,6 +176,14 @@ class UpstreamClusters:
                 closing.callback(catalog.close)
             for writer in self._writers.values():
                 closing.callback(writer.close)
+
+    def _choose_engine(self, name: ClusterName) -> None:
+        cluster = self._by_name[name]
+        choice = self._engines[name] = choose(cluster.engine.value, properties_of(cluster))
+        if choice.settings is not None:
+            self._settings.keep({name: choice.settings})
+        if choice.reason:
+            log.warning("cluster read by librdkafka", cluster=name, reason=choice.reason)
 
     def _watch(self, name: ClusterName) -> None:
         cluster, loop = self._by_name[name], asyncio.get_running_loop()
@@ -232,10 +252,3 @@ def settings_for(config: Config, names: Collection[ClusterName]) -> dict[Cluster
 
 def _by_name(config: Config) -> dict[ClusterName, Cluster]:
     return {cluster.name: cluster for cluster in config.clusters}
-
-
-def _choose_engine(cluster: Cluster) -> EngineName:
-    choice = choose(cluster.engine.value, properties_of(cluster))
-    if choice.reason:
-        log.warning("cluster read by librdkafka", cluster=cluster.name, reason=choice.reason)
-    return choice.engine

@@ -158,7 +158,9 @@ class PoolTarget:
 
     def _administration(self) -> UpstreamAdministration:
         pool = self._pool
-        return UpstreamAdministration(self._clusters.properties(clusters_of(pool)), pool.upstream_group_prefix)
+        clusters = self._clusters
+        properties = clusters.properties(clusters_of(pool))
+        return UpstreamAdministration(properties, pool.upstream_group_prefix, clusters.settings_of)
 
 
 def _pool_of(configured: VirtualClusterConfig) -> PoolConfig:

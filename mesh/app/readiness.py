@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from mesh.admin.drain import answer as answer_drain
 from mesh.admin.status import status_of
+from mesh.listener import certificates
 from mesh.listener.target import Target
+from mesh.listener.watched_files import Watched
 from mesh.runtime.pool.runtime import PoolRuntime
 from mesh.telemetry.task_health import TaskHealth
 from mesh.telemetry.upstream_health import UpstreamHealth
@@ -46,6 +49,8 @@ class Readiness:
     grace: float = 0.0
     """Seconds that members of a pool have to commit when it is drained."""
     task_health: TaskHealth | None = None
+    watched: Sequence[Watched[Any]] = ()
+    """The watched files, with the certificates among them."""
 
     @property
     def serving(self) -> bool:
@@ -88,7 +93,9 @@ class Readiness:
         return {**status_of(self.targets), "configuration": of_configuration}
 
     def degraded(self) -> list[dict[str, object]]:
-        """Returns the problems that do not stop the rest: those upstream, and tasks that fail."""
+        """Returns the problems that do not stop the rest: upstream, of tasks, and of certificates that end soon."""
         of_tasks = self.task_health.described() if self.task_health is not None else []
         of_reload = self.reloading.degraded() if self.reloading is not None else []
-        return self.upstream_health.described() + of_tasks + of_reload
+        return (
+            self.upstream_health.described() + of_tasks + of_reload + certificates.degraded(self.watched, time.time())
+        )

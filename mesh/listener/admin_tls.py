@@ -7,9 +7,9 @@ from typing import Any
 
 from mesh.config.mistakes import ConfigurationError
 from mesh.config.security.model import TlsConfig
+from mesh.listener.certificates import watched_certificate
 from mesh.listener.listener_setup import mistake_of
 from mesh.listener.tls import server_context
-from mesh.listener.watched_files import Watched
 
 
 class AdminCertificate:
@@ -19,7 +19,9 @@ class AdminCertificate:
     def __init__(self, config: TlsConfig) -> None:
         """Raises OSError or ValueError for files that cannot be used."""
         files = [config.certificate_file, config.key_file]
-        self.files: Watched[ssl.SSLContext] = Watched(files, lambda: server_context(config), self._apply)
+        self.files = watched_certificate(
+            {}, config.certificate_file, files, lambda: server_context(config), self._apply
+        )
         self.files.first()
 
     def _apply(self, context: ssl.SSLContext) -> None:

@@ -14,6 +14,7 @@ from mesh.config.model import VirtualClusterConfig
 from mesh.config.security.files import load_rules, load_users, rules_of, stored_users
 from mesh.config.security.model import Authorization, ListenerTls, OAuthBearer, SaslConfig
 from mesh.files import read_file
+from mesh.listener.certificates import watched_certificate
 from mesh.listener.jwks import JwksSource
 from mesh.listener.security import ListenerSecurity, Sasl, Tls, Tokens
 from mesh.listener.tls import server_context
@@ -59,14 +60,14 @@ class ListenerSetup:
     def _parts(self, config: VirtualClusterConfig, path: KeyPath) -> Iterator[tuple[Watched[Any], KeyPath]]:
         for listener in config.all_listeners():
             if listener.tls is not None:
-                yield self._tls(listener.tls, listener.name), (*path, *listener.path, "tls")
+                yield self._tls(config.name, listener.tls, listener.name), (*path, *listener.path, "tls")
         if config.sasl is not None:
             yield from self._sasl(config.sasl, (*path, "sasl"))
         if config.authorization is not None:
             rules = "rules" if config.authorization.rules_file is None else "rules_file"
             yield self._rules(config.authorization), (*path, "authorization", rules)
 
-    def _tls(self, config: ListenerTls, listener: ListenerName) -> Watched[Any]:
+    def _tls(self, virtual_cluster: str, config: ListenerTls, listener: ListenerName) -> Watched[Any]:
         mapping = [MappingRule.parse(rule) for rule in config.principal_mapping_rules]
         files = [config.certificate_file, config.key_file]
         if config.client_ca_file is not None:
@@ -79,7 +80,8 @@ class ListenerSetup:
             else:
                 self.security.further_tls[listener] = tls
 
-        return Watched(files, lambda: server_context(config), apply)
+        owner = {"virtual_cluster": virtual_cluster, **({"listener": listener} if listener != FIRST else {})}
+        return watched_certificate(owner, config.certificate_file, files, lambda: server_context(config), apply)
 
     def _sasl(self, config: SaslConfig, path: KeyPath) -> Iterator[tuple[Watched[Any], KeyPath]]:
         secret = config.salt_secret.encode() if config.salt_secret is not None else None

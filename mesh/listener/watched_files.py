@@ -7,7 +7,6 @@ read is read again at the next check. No file keeps the others from being checke
 
 from __future__ import annotations
 
-import os
 import ssl
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -17,6 +16,7 @@ import anyio
 from anyio.to_thread import run_sync
 
 from mesh.config.mistakes import ConfigurationError
+from mesh.files import Signature, signature_of
 from mesh.tasks import is_order
 from mesh.telemetry.logs import get_logger
 
@@ -27,7 +27,6 @@ INTERVAL: Final = 2.0
 
 Value = TypeVar("Value")
 Failed = Callable[[BaseException], None]
-Signature = tuple[tuple[int, int, int] | None, ...]
 
 
 @dataclass(slots=True, eq=False)
@@ -47,11 +46,12 @@ class Watched(Generic[Value]):
 
     def first(self) -> None:
         """Reads the files for the first time. Raises the errors of `load`."""
-        self._seen = self.signature()
+        signature = self.signature()
         self.apply(self.load())
+        self._seen = signature
 
     def signature(self) -> Signature:
-        return tuple(map(_signature, self.paths))
+        return signature_of(self.paths)
 
     async def check(self, failed: Failed = lambda _: None) -> None:
         """Reads the files again if they have changed. No exception of `load` or `apply` is raised. failed: called with
@@ -104,11 +104,3 @@ def describe(problem: BaseException) -> str:
             return str(problem)
         case _:
             return f"{type(problem).__name__}: {problem}"
-
-
-def _signature(path: str) -> tuple[int, int, int] | None:
-    try:
-        found = os.stat(path)
-    except OSError:
-        return None
-    return found.st_mtime_ns, found.st_ino, found.st_size

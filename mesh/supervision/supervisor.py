@@ -21,6 +21,7 @@ from mesh.app.targets import addresses_of
 from mesh.config.load import load
 from mesh.config.mistakes import ConfigurationError, Mistake
 from mesh.config.model import Config
+from mesh.listener import certificates
 from mesh.listener.admin_tls import AdminTls, admin_certificate
 from mesh.listener.watched_files import Watched, watch
 from mesh.supervision.admin import WorkersAdmin
@@ -77,6 +78,7 @@ class Supervisor:
         self._at_work = anyio.Lock()
         self._stopping = anyio.Event()
         self._metrics = Metrics()
+        self._metrics.add_collector(partial(certificates.samples, self._watched))
         self.task_health = TaskHealth(self._metrics)
         self._admit(config)
 

@@ -238,6 +238,16 @@ CONFIG_RELOAD_FAILED: Final = MetricDefinition(
 CONFIG_RELOADED_SECONDS: Final = MetricDefinition(
     "kafka_mesh_config_reloaded_timestamp_seconds", "Unix time at which the running configuration was read.", ()
 )
+CERTIFICATE_EXPIRY: Final = MetricDefinition(
+    "kafka_mesh_certificate_expiry_timestamp_seconds",
+    "Unix time at which a certificate ends that the mesh shows to clients or brokers.",
+    ("virtual_cluster", "listener", "cluster", "path"),
+)
+CERTIFICATE_ENDS_SOON: Final = MetricDefinition(
+    "kafka_mesh_certificate_ends_soon",
+    "1 in the last tenth of the life of a certificate, at most seven days, if no newer one was read; else 0.",
+    ("virtual_cluster", "listener", "cluster", "path"),
+)
 WORKER_UP: Final = MetricDefinition("kafka_mesh_worker_up", "1 while a worker answers.", ("worker",))
 WORKER_RESTARTS: Final = MetricDefinition(
     "kafka_mesh_worker_restarts_total", "Times a worker was started again.", ("worker",)
@@ -294,6 +304,8 @@ FAMILIES: Final = (
     CONFIG_INFO,
     CONFIG_RELOAD_FAILED,
     CONFIG_RELOADED_SECONDS,
+    CERTIFICATE_EXPIRY,
+    CERTIFICATE_ENDS_SOON,
 )
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Final
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from mesh.upstream.librdkafka_properties import Properties, connection_properties
+from mesh.upstream.renewed import Renewed
 
 FIRST_TIMEOUT: Final = 0.5
 ANY_TOPIC: Final = "__consumer_offsets"
@@ -17,20 +19,20 @@ ones."""
 
 
 class LazyAdmin:
-    """An admin client that is made at its first use. It must outlive the futures that it returns, or they never
-    complete."""
+    """An admin client that is made at its first use, and again when the files in its properties change. It must outlive
+    the futures that it returns, or they never complete."""
 
     def __init__(self, properties: Properties) -> None:
-        self._properties = properties
-        self._client: AdminClient | None = None
+        made_of = {**connection_properties(properties), **_METADATA}
+        self._clients = Renewed(properties, lambda: AdminClient(made_of), self._retire)
+        self._retired: deque[AdminClient] = deque(maxlen=1)
         self._is_connected = False
         self._ask_at = 0.0
 
     def client(self) -> AdminClient:
-        if self._client is None:
-            self._client = AdminClient({**connection_properties(self._properties), **_METADATA})
-        self._client.poll(0)  # otherwise its log lines pile up
-        return self._client
+        client = self._clients.get()
+        client.poll(0)  # otherwise its log lines pile up
+        return client
 
     def connect(self, now: float) -> bool:
         """Returns whether the client has ever had an answer. If not, it sends a request and waits at most
@@ -49,4 +51,11 @@ class LazyAdmin:
         return self._is_connected
 
     def close(self) -> None:
-        self._client, self._is_connected = None, False
+        self._clients.forget()
+        self._retired.clear()
+        self._is_connected = False
+
+    def _retire(self, client: AdminClient) -> None:
+        # Until the next replacement its futures have completed, or their time is over.
+        self._retired.append(client)
+        self._is_connected = False

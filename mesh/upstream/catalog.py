@@ -17,6 +17,7 @@ from mesh.upstream.events import EventChannel
 from mesh.upstream.librdkafka_log import LOG
 from mesh.upstream.librdkafka_properties import connection_properties
 from mesh.upstream.problems import ProblemCause, UpstreamProblem, problem_of
+from mesh.upstream.renewed import Renewed
 
 REQUEST_TIMEOUT = 5.0
 SHORTEST_INTERVAL = 1.0
@@ -82,19 +83,18 @@ class TopicCatalog:
         self._refresh_requested.set()
 
     def _run(self) -> None:
-        admin: AdminClient | None = None
+        admins = Renewed(self._properties, lambda: AdminClient(self._properties))
         while not self._closed:
             began = time.monotonic()
             try:
-                admin = admin or AdminClient(self._properties)
-                self._report(self._topics(admin))
+                self._report(self._topics(admins.get()))
             except KafkaException as problem:
-                if admin is not None:
-                    admin.poll(0)  # delivers the errors, which say more than a timeout
+                if admins.current is not None:
+                    admins.current.poll(0)  # delivers the errors, which say more than a timeout
                 self._complain(problem.args[0])
                 self._report_unreachable()
             except Exception as problem:  # noqa: BLE001 - reported, and tried again with a new client
-                admin = None
+                admins.forget()
                 self._cause.add(UpstreamProblem.ENGINE_FAILED, repr(problem))
                 self._report_unreachable()
             self._refresh_requested.wait(self.interval if self._unreachable is None else SHORTEST_INTERVAL)

@@ -13,6 +13,7 @@ from typing import Any, Literal, NewType, Protocol, TypeAlias
 
 from mesh.records.batch import RecordBatch
 from mesh.records.spans import ClusterName, CommitPosition, Gap, Span, TopicName, UpstreamPartition
+from mesh.upstream.links.connection_settings import ConnectionSettings
 from mesh.upstream.problems import UpstreamProblem
 
 CommitToken = NewType("CommitToken", int)
@@ -32,7 +33,8 @@ class EngineOptions:
 
     properties: the user's librdkafka properties; they hold secrets. instance_id: the `group.instance.id` of a static
     member, else None. start: where a group without commits begins. buffer_bytes: the most bytes to prefetch.
-    session_timeout_ms: None for the value in the properties, or the default.
+    session_timeout_ms: None for the value in the properties, or the default. settings: of the mesh's own connections to
+    the cluster; None to make them from the properties.
     """
 
     cluster: ClusterName
@@ -44,6 +46,7 @@ class EngineOptions:
     isolation: Isolation
     buffer_bytes: int
     session_timeout_ms: int | None = None
+    settings: ConnectionSettings | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,26 +10,26 @@ from typing import Any, Literal
 from mesh.upstream.engine import Engine, EngineEvent, EngineName, EngineOptions
 from mesh.upstream.librdkafka.engine import LibrdkafkaEngine
 from mesh.upstream.links.buffers import ReceiveBuffers
-from mesh.upstream.links.connection_settings import connection_settings_or_reason
+from mesh.upstream.links.connection_settings import ConnectionSettings, connection_settings_or_reason
 from mesh.upstream.raw.engine import RawEngine
 
 
 @dataclass(frozen=True, slots=True)
 class EngineChoice:
-    """The engine chosen for a cluster. reason: why it is librdkafka though raw was preferred; "" if it was not."""
+    """The engine chosen for a cluster. settings: of the mesh's own connections; None if the properties allow none.
+    reason: why the engine is librdkafka though raw was preferred; "" if it was not."""
 
     engine: EngineName
+    settings: ConnectionSettings | None = None
     reason: str = ""
 
 
 def choose(wanted: Literal["auto", "raw", "librdkafka"], properties: Mapping[str, Any]) -> EngineChoice:
     """Returns the wanted engine, or librdkafka if the properties do not allow raw."""
-    if wanted == "librdkafka":
-        return EngineChoice("librdkafka")
     settings = connection_settings_or_reason(properties)
     if isinstance(settings, str):
-        return EngineChoice("librdkafka", settings)
-    return EngineChoice("raw")
+        return EngineChoice("librdkafka", reason="" if wanted == "librdkafka" else settings)
+    return EngineChoice("librdkafka" if wanted == "librdkafka" else "raw", settings)
 
 
 def make_engine(

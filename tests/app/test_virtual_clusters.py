@@ -104,7 +104,7 @@ def virtual_clusters_of(health: UpstreamHealth, of_tasks: TaskHealth) -> Virtual
 async def test_a_stop_gives_all_virtual_clusters_the_same_seconds() -> None:
     config, health, of_tasks = config_of(["one", "two", "three"]), UpstreamHealth(("eu",)), TaskHealth(Metrics())
     clusters = virtual_clusters_of(health, of_tasks)
-    upstream = UpstreamClusters(config, health, lambda *_: None)
+    upstream = UpstreamClusters(config, health, lambda *_: None, [])
     with pytest.MonkeyPatch.context() as patching:
         patching.setattr(virtual_clusters, "make", ConfiguredWaiting)
         async with anyio.create_task_group() as tasks:
@@ -130,7 +130,7 @@ async def test_token_keys_stay_when_a_listener_is_set_up_again_while_the_issuer_
     (before,), (after,) = with_tokens(url).virtual_clusters, with_tokens(other).virtual_clusters
     health, of_tasks, keys = UpstreamHealth(("eu",)), TaskHealth(Metrics()), TokenKeys(())
     clusters = virtual_clusters_of(health, of_tasks)
-    upstream = UpstreamClusters(with_tokens(url), health, lambda *_: None)
+    upstream = UpstreamClusters(with_tokens(url), health, lambda *_: None, [])
     with pytest.MonkeyPatch.context() as patching:
         patching.setattr(virtual_clusters, "make", ConfiguredWaiting)
         patching.setattr(VirtualClusters, "serve", served_nowhere)

@@ -110,6 +110,23 @@ async def test_what_could_not_be_read_for_a_moment_is_read_at_the_next_check(tmp
     assert [entry["event"] for entry in logs] == ["file not reloaded", "file reloaded"]
 
 
+async def test_a_file_that_could_not_be_read_first_is_read_at_the_next_check(tmp_path: Path) -> None:
+    reader = Reader(tmp_path / "number")
+    reader.path.write_text("1")
+    problems: list[Exception] = [PermissionError(13, "Permission denied", str(reader.path))]
+
+    def load() -> int:
+        if problems:
+            raise problems.pop()
+        return int(reader.path.read_text())
+
+    watched = Watched([str(reader.path)], load, reader.used.append)
+    with pytest.raises(PermissionError):
+        watched.first()
+    await watched.check()
+    assert reader.used == [1]
+
+
 @pytest.mark.parametrize("where", ["load", "apply"])
 async def test_a_bug_at_one_file_changes_nothing_at_the_others(tmp_path: Path, where: str) -> None:
     bad, good = Reader(tmp_path / "bad"), Reader(tmp_path / "good")

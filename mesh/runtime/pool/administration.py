@@ -7,7 +7,7 @@ threads (`mesh.upstream.positions`), or over the mesh's own connections.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final, Protocol, TypeAlias, assert_never
 
 import anyio
@@ -42,7 +42,7 @@ from mesh.upstream.admin import LazyAdmin
 from mesh.upstream.groups.offset_deletion import delete_offsets
 from mesh.upstream.librdkafka_log import LOG
 from mesh.upstream.librdkafka_properties import Properties
-from mesh.upstream.links.connection_settings import connection_settings_or_reason
+from mesh.upstream.links.connection_settings import ConnectionSettings
 from mesh.upstream.links.nodes import Nodes
 from mesh.upstream.positions import committed_positions
 from mesh.wire.errors import ErrorCode
@@ -66,15 +66,21 @@ class Administration(Protocol):
 
 class UpstreamAdministration:
     """The requests of tools to the upstream clusters of one virtual cluster. prefix: the prefix of group ids
-    upstream."""
+    upstream. settings_of: returns the settings of the mesh's own connections to a cluster, None if there are none."""
 
-    def __init__(self, clusters: Mapping[ClusterName, Properties], prefix: str) -> None:
+    def __init__(
+        self,
+        clusters: Mapping[ClusterName, Properties],
+        prefix: str,
+        settings_of: Callable[[ClusterName], ConnectionSettings | None],
+    ) -> None:
         self._clusters = {name: {**each, "logger": LOG.named(name)} for name, each in clusters.items()}
         self._admins = {name: LazyAdmin(properties) for name, properties in self._clusters.items()}
         self._nodes: dict[ClusterName, Nodes] = {}
         """The mesh's own connections to clusters in which offsets were deleted."""
         self._making = {name: anyio.Lock() for name in clusters}
         self._prefix = prefix
+        self._settings_of = settings_of
         self._readers = anyio.CapacityLimiter(GROUPS_AT_A_TIME)
 
     async def ask(self, question: Question) -> AdminResult:
@@ -199,13 +205,10 @@ class UpstreamAdministration:
     def _nodes_of(self, cluster: ClusterName) -> Nodes | None:
         """The nodes of a cluster; None for a cluster to which the mesh cannot make its own connections."""
         if cluster not in self._nodes:
-            properties = dict(self._clusters[cluster])
-            bootstrap_servers = properties.pop("bootstrap.servers")
-            del properties["logger"]
-            access = connection_settings_or_reason(properties)
-            if isinstance(access, str):
+            settings = self._settings_of(cluster)
+            if settings is None:
                 return None
-            self._nodes[cluster] = Nodes(cluster, bootstrap_servers, access)
+            self._nodes[cluster] = Nodes(cluster, self._clusters[cluster]["bootstrap.servers"], settings)
         return self._nodes[cluster]
 
 

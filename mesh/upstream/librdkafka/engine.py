@@ -133,5 +133,5 @@ class LibrdkafkaEngine:
 
 def _nodes_of(options: EngineOptions) -> Nodes | None:
     """Returns the nodes of the cluster, which connect at the first request."""
-    settings = connection_settings_or_reason(options.properties)
+    settings = options.settings or connection_settings_or_reason(options.properties)
     return None if isinstance(settings, str) else Nodes(options.cluster, options.bootstrap_servers, settings)

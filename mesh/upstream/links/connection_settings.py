@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import socket
-import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
-from mesh.files import read_file
 from mesh.security.client_properties import TOKENS, mechanism_of, protocol_of, unsupported_reason
+from mesh.upstream.links.client_tls import ClientTls
 from mesh.upstream.tokens.source import TokenSource
 
-_FILES: Final = ("ssl.ca.location", "ssl.certificate.location", "ssl.key.location")
 _FAMILIES: Final = {"any": socket.AF_UNSPEC, "v4": socket.AF_INET, "v6": socket.AF_INET6}
 
 
@@ -25,7 +22,7 @@ class ConnectionSettings:
     AF_UNSPEC for any. rack: the rack of the mesh, "" for none.
     """
 
-    tls: ssl.SSLContext | None = None
+    tls: ClientTls | None = None
     mechanism: str | None = None
     username: str = ""
     password: str = ""
@@ -48,7 +45,7 @@ def connection_settings_of(properties: Mapping[str, Any]) -> ConnectionSettings:
         return float(properties.get(name, default)) / 1_000
 
     return ConnectionSettings(
-        tls=_tls(properties) if protocol.endswith("ssl") else None,
+        tls=ClientTls(properties) if protocol.endswith("ssl") else None,
         mechanism=mechanism_of(properties) if protocol.startswith("sasl") else None,
         username=properties.get("sasl.username", ""),
         password=properties.get("sasl.password", ""),
@@ -72,28 +69,3 @@ def connection_settings_or_reason(properties: Mapping[str, Any]) -> ConnectionSe
         return connection_settings_of(properties)
     except OSError as problem:  # SSLError is an OSError
         return f"a file of the ssl properties cannot be used: {problem}"
-
-
-def _tls(properties: Mapping[str, Any]) -> ssl.SSLContext:
-    for name in _FILES:  # OpenSSL would wait for a pipe
-        if (path := properties.get(name)) and not Path(path).is_dir():
-            read_file(path)
-    context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH)
-    if location := properties.get("ssl.ca.location"):
-        # librdkafka trusts only these certificates; the default context also trusts those of the system.
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        if Path(location).is_dir():
-            context.load_verify_locations(capath=location)
-        else:
-            context.load_verify_locations(cafile=location)
-    elif authorities := properties.get("ssl.ca.pem"):
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        context.load_verify_locations(cadata=authorities)
-    if properties.get("ssl.endpoint.identification.algorithm", "https") == "none":
-        context.check_hostname = False
-    if properties.get("enable.ssl.certificate.verification", "true").lower() in ("false", "f", "0"):
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    if certificate := properties.get("ssl.certificate.location"):
-        context.load_cert_chain(certificate, properties.get("ssl.key.location"), properties.get("ssl.key.password", ""))
-    return context

@@ -131,7 +131,7 @@ async def connect(
                 lambda: connection,
                 host,
                 port,
-                ssl=settings.tls,
+                ssl=settings.tls.context if settings.tls is not None else None,
                 server_hostname=host if settings.tls is not None else None,
                 family=settings.family,
             )

@@ -66,9 +66,8 @@ class RawEngine:
         """The numbers of logs that started again or diverged, and of topics that were created again, as noticed by the
         mesh's own reading."""
         self._readings: dict[UpstreamPartition, Reading] = {}
-        self._cluster = Nodes(
-            options.cluster, options.bootstrap_servers, connection_settings_of(options.properties), buffers.allocate
-        )
+        settings = options.settings or connection_settings_of(options.properties)
+        self._cluster = Nodes(options.cluster, options.bootstrap_servers, settings, buffers.allocate)
         read_committed = options.isolation == "read_committed"
         self._fetching = Fetching(
             self._cluster,

@@ -19,6 +19,7 @@ from mesh.tasks import failed_in_thread
 from mesh.upstream.events import EventChannel
 from mesh.upstream.librdkafka_log import LOG
 from mesh.upstream.librdkafka_properties import connection_properties
+from mesh.upstream.renewed import Renewed
 
 PARTITION: Final = 0
 """All documents are in one partition, so that all processes read them in one order."""
@@ -110,8 +111,13 @@ class StoreTopic:
         self._properties = properties
         self._channel = channel
         self._stopping = threading.Event()
+        self._next = 0
+        """The next offset to read."""
         # A producer that waits for a token blocks for seconds, so the writer thread creates it.
-        self._producer = None if TOKENS in properties else self._made()
+        self._producers = Renewed(properties, lambda: Producer({**self._properties, **_WRITER}))
+        self._producer = None if TOKENS in properties else self._producers.get()
+        self._writing = threading.Lock()
+        """Held while a document is given to the producer, and while the producer is replaced."""
         self._threads = [
             threading.Thread(target=target, name=f"store {name}", daemon=True)
             for name, target in (("reader", self._read), ("writer", self._poll))
@@ -126,9 +132,10 @@ class StoreTopic:
         def delivered(error: KafkaError | None, message: Message) -> None:
             ended(error, -1 if error is not None else message.offset() or 0)
 
-        if self._producer is None:
-            raise KafkaException(KafkaError(KafkaError._STATE, "there is no token yet"))
-        self._producer.produce(self._place.topic, value, key, partition=PARTITION, on_delivery=delivered)
+        with self._writing:
+            if self._producer is None:
+                raise KafkaException(KafkaError(KafkaError._STATE, "there is no token yet"))
+            self._producer.produce(self._place.topic, value, key, partition=PARTITION, on_delivery=delivered)
 
     def stop(self) -> None:
         """Stops the threads. May be called from any thread."""
@@ -143,8 +150,7 @@ class StoreTopic:
     def _poll(self) -> None:
         while not self._stopping.is_set():
             try:
-                self._producer = self._producer or self._made()
-                self._producer.poll(POLL)
+                self._renewed().poll(POLL)
             except KafkaException as problem:
                 self._channel.put(ReadFailed(problem.args[0].str()))
                 self._stopping.wait(BACKOFF)
@@ -154,8 +160,14 @@ class StoreTopic:
         if self._producer is not None:
             self._producer.flush(POLL)
 
-    def _made(self) -> Producer:
-        return Producer({**self._properties, **_WRITER})
+    def _renewed(self) -> Producer:
+        """Returns the producer. A new one takes its place when nothing waits at the old one: no document may overtake
+        another."""
+        made = self._producers.get()  # without the lock, since it may wait for a token
+        with self._writing:
+            if self._producer is None or len(self._producer) == 0:
+                self._producer = made
+            return self._producer
 
     def _read(self) -> None:
         while not self._stopping.is_set():
@@ -179,15 +191,20 @@ class StoreTopic:
 
     def _follow(self, policy: _Policy) -> None:
         policy.check(POLICY_TIMEOUT)
-        consumer = Consumer({**self._properties, **_READER})
+        consumers = Renewed(self._properties, lambda: Consumer({**self._properties, **_READER}), Consumer.close)
+        consumer = consumers.get()
         try:
             place = TopicPartition(self._place.topic, PARTITION)
             bounds = consumer.get_watermark_offsets(place, timeout=REQUEST_TIMEOUT, cached=False)
             assert bounds is not None, "it raises instead"
-            consumer.assign([TopicPartition(self._place.topic, PARTITION, bounds[0])])
+            self._next = bounds[0]
+            consumer.assign([TopicPartition(self._place.topic, PARTITION, self._next)])
             self._channel.put(Began())
             while not self._stopping.is_set():
                 policy.check(0)
+                if (renewed := consumers.get()) is not consumer:
+                    consumer = renewed
+                    consumer.assign([TopicPartition(self._place.topic, PARTITION, self._next)])
                 first = consumer.poll(POLL)
                 for message in [] if first is None else [first, *consumer.consume(MOST_MESSAGES, 0)]:
                     self._take(message)
@@ -200,6 +217,7 @@ class StoreTopic:
         if error is None:
             key, value = message.key(), message.value()
             self._channel.put(Stored(_bytes(key), _bytes(value), offset or 0))
+            self._next = (offset or 0) + 1
         elif error.code() == KafkaError._PARTITION_EOF:
             self._channel.put(ReadTo(offset or 0))
         else:

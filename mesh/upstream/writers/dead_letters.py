@@ -22,6 +22,7 @@ from mesh.records.batch import CorruptBatch, RecordBatch, is_intact
 from mesh.records.decode import DecodedRecord, decode_records
 from mesh.records.spans import TopicName
 from mesh.upstream.librdkafka_properties import connection_properties
+from mesh.upstream.renewed import Renewed
 
 DELIVERY_TIMEOUT = 30.0
 REQUEST_TIMEOUT = 10.0
@@ -88,18 +89,20 @@ class DeadLetterWriter:
     # The thread
 
     def _run(self) -> None:
-        clients: tuple[AdminClient, Producer] | None = None
+        clients = Renewed(self._properties, self._made)
         is_closed = False
         while not is_closed:
             bundle, is_closed = self._next_bundle()
             if not bundle:
                 return
             try:
-                clients = clients or (AdminClient(self._properties), Producer({**self._properties, **_DURABLE}))
-                self._write(*clients, bundle)
+                self._write(*clients.get(), bundle)
             except Exception as problem:  # noqa: BLE001 - reported to the pools, which try again
                 for each in bundle:
                     self._report(each, _message_of(problem))
+
+    def _made(self) -> tuple[AdminClient, Producer]:
+        return AdminClient(self._properties), Producer({**self._properties, **_DURABLE})
 
     def _next_bundle(self) -> tuple[list[DeadLetter], bool]:
         """Waits for a letter. Returns all letters that are there by then, and whether the writer is closed."""

@@ -21,6 +21,7 @@ from confluent_kafka.cimpl import NewTopic
 from mesh.journal.pages import Page
 from mesh.tasks import failed_in_thread
 from mesh.upstream.librdkafka_properties import connection_properties
+from mesh.upstream.renewed import Renewed
 
 DELIVERY_TIMEOUT: Final = 30.0
 REQUEST_TIMEOUT: Final = 10.0
@@ -88,25 +89,25 @@ class JournalWriter:
     # The thread
 
     def _serve(self) -> None:
-        producer: Producer | None = None
+        producers = Renewed(self._properties, lambda: Producer({**self._properties, **_SETTINGS}), _finish)
         while True:
             work: _Work | None = None
             try:
                 work = self._work.get(timeout=POLL)
                 if work is None:
                     break
-                producer = producer or Producer({**self._properties, **_SETTINGS})
+                producer = producers.get()
                 self._find()
                 self._produce(producer, work)
             except queue.Empty:
-                _poll(producer)
+                _poll(producers.current)
             except (KafkaException, BufferError, ValueError) as problem:
                 self._ended(work, _message_of(problem))
             except Exception as problem:  # noqa: BLE001 - the thread writes the next pages
                 failed_in_thread(problem)
                 self._ended(work, repr(problem))
-        if producer is not None:
-            producer.flush(LAST_FLUSH)
+        if producers.current is not None:
+            producers.current.flush(LAST_FLUSH)
 
     def _produce(self, producer: Producer, work: _Work) -> None:
         # A page that is not written leaves a gap in the sequence, which readers see.
@@ -138,6 +139,13 @@ class JournalWriter:
             if error and not self._is_failing:
                 self._loop.call_soon_threadsafe(self._report, error)
         self._is_failing = bool(error)
+
+
+def _finish(producer: Producer) -> None:
+    """Waits for the pages of a producer that was replaced. Pages that are not written by then have failed."""
+    producer.flush(LAST_FLUSH)
+    producer.purge()
+    producer.flush(LAST_FLUSH)
 
 
 def _poll(producer: Producer | None) -> None:

@@ -38,13 +38,14 @@ class Authority:
         self.certificate = folder / "ca.crt"
         self.certificate.write_bytes(_pem(builder.sign(self.key, hashes.SHA256())))
 
-    def issue(self, name: str, file: str = "", organization: str = "") -> Pair:
-        """A certificate of CN=name for servers on this machine and for clients; replaces the one of the same file."""
+    def issue(self, name: str, file: str = "", organization: str = "", life: timedelta = _DAY) -> Pair:
+        """A certificate of CN=name for servers on this machine and for clients; replaces the one of the same file.
+        life: the time until it ends."""
         key = ec.generate_private_key(ec.SECP256R1())
         subject = [x509.NameAttribute(NameOID.COMMON_NAME, name)]
         if organization:
             subject.insert(0, x509.NameAttribute(NameOID.ORGANIZATION_NAME, organization))
-        builder = builder_of(x509.Name(subject), self.name, key.public_key())
+        builder = builder_of(x509.Name(subject), self.name, key.public_key(), life)
         here = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
         builder = builder.add_extension(x509.SubjectAlternativeName(here), critical=False)
         pair = Pair(self._folder / f"{file or name}.crt", self._folder / f"{file or name}.key")
@@ -57,7 +58,9 @@ class Authority:
         return pair
 
 
-def builder_of(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
+def builder_of(
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, life: timedelta = _DAY
+) -> x509.CertificateBuilder:
     now = datetime.now(UTC)
     return (
         x509.CertificateBuilder()
@@ -66,7 +69,7 @@ def builder_of(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePubli
         .public_key(key)
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - _DAY)
-        .not_valid_after(now + _DAY)
+        .not_valid_after(now + life)
     )
 
 

@@ -29,7 +29,8 @@ def anyio_backend() -> str:
 async def asked(
     cluster: FakeCluster, groups: Sequence[GroupId] = (BILLING,), sources: frozenset[UpstreamPartition] = SOURCES
 ) -> CommittedUpstream:
-    administration = UpstreamAdministration({EU: {"bootstrap.servers": f"127.0.0.1:{cluster.ports[1]}"}}, "")
+    properties = {EU: {"bootstrap.servers": f"127.0.0.1:{cluster.ports[1]}"}}
+    administration = UpstreamAdministration(properties, "", lambda _: None)
     try:
         answer = await administration.ask(FindGroupOffsets(tuple(groups), sources))
     finally:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from types import MappingProxyType
 
 from mesh.upstream.store.store import TopicStore
 from mesh.upstream.store.topic import StorePlace
@@ -33,11 +34,11 @@ class Told:
 
 @asynccontextmanager
 async def opening(
-    bootstrap_servers: str, topic: str, *, create: bool = False
+    bootstrap_servers: str, topic: str, *, create: bool = False, properties: Mapping[str, str] = MappingProxyType({})
 ) -> AsyncIterator[tuple[TopicStore, Told]]:
     """A store that has not been read yet."""
     told = Told()
-    store = TopicStore(StorePlace("eu", bootstrap_servers, {}, topic, create), told)
+    store = TopicStore(StorePlace("eu", bootstrap_servers, properties, topic, create), told)
     try:
         yield store, told
     finally:
@@ -45,8 +46,10 @@ async def opening(
 
 
 @asynccontextmanager
-async def opened(bootstrap_servers: str, topic: str, *, create: bool = False) -> AsyncIterator[TopicStore]:
+async def opened(
+    bootstrap_servers: str, topic: str, *, create: bool = False, properties: Mapping[str, str] = MappingProxyType({})
+) -> AsyncIterator[TopicStore]:
     """A store that has been read."""
-    async with opening(bootstrap_servers, topic, create=create) as (store, told):
+    async with opening(bootstrap_servers, topic, create=create, properties=properties) as (store, told):
         await told.until(lambda reason: reason == "")
         yield store

@@ -1,0 +1,112 @@
+"""Certificates that the mesh shows to clients and to brokers: when they end, and whether that is soon."""
+
+from __future__ import annotations
+
+import ssl
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from cryptography.x509 import load_pem_x509_certificates
+
+from mesh.files import read_file
+from mesh.listener.watched_files import Watched
+from mesh.telemetry.metric_definitions import CERTIFICATE_ENDS_SOON, CERTIFICATE_EXPIRY, MetricSample
+
+WHAT: Final = "certificate ends soon"
+_EARLIEST: Final = 7 * 86_400.0
+_PART: Final = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Lifetime:
+    """The time in which a certificate is valid. begins, ends: seconds since 1970."""
+
+    begins: float
+    ends: float
+
+    @property
+    def last_part(self) -> float:
+        """Returns when the last tenth of the lifetime begins, which is at most seven days."""
+        return self.ends - min((self.ends - self.begins) * _PART, _EARLIEST)
+
+
+def lifetime_of(path: str) -> Lifetime | None:
+    """Returns the lifetime of the certificate in a file; of several, the one that ends first. None if no certificate
+    can be decoded: OpenSSL takes some that this decoder refuses. Raises OSError if the file cannot be read."""
+    try:
+        found = load_pem_x509_certificates(read_file(path))
+    except ValueError:
+        return None
+    first = min(found, key=lambda each: each.not_valid_after_utc)
+    return Lifetime(first.not_valid_before_utc.timestamp(), first.not_valid_after_utc.timestamp())
+
+
+@dataclass(slots=True, eq=False)
+class WatchedCertificate(Watched[tuple[ssl.SSLContext, Lifetime | None]]):
+    """The watched files of a certificate. owner: the virtual cluster and listener, or the cluster; empty for the admin
+    address. path: the file with the certificate. lifetime: that of the certificate in use, None if it is unknown."""
+
+    owner: Mapping[str, str] = field(default_factory=dict)
+    path: str = ""
+    lifetime: Lifetime | None = field(default=None, init=False)
+
+
+def watched_certificate(
+    owner: Mapping[str, str],
+    path: str,
+    files: Sequence[str],
+    load: Callable[[], ssl.SSLContext],
+    apply: Callable[[ssl.SSLContext], None],
+) -> WatchedCertificate:
+    """Returns the watched files of a context with a certificate. owner, path: as in `WatchedCertificate`. files, load,
+    apply: as in `Watched`."""
+
+    def load_both() -> tuple[ssl.SSLContext, Lifetime | None]:
+        return load(), lifetime_of(path)
+
+    def apply_both(loaded: tuple[ssl.SSLContext, Lifetime | None]) -> None:
+        context, watched.lifetime = loaded
+        apply(context)
+
+    watched = WatchedCertificate(files, load_both, apply_both, owner, path)
+    return watched
+
+
+def samples(watched: Iterable[Watched[Any]], clock: Callable[[], float] = time.time) -> Iterator[MetricSample]:
+    """The samples of certificates among watched files. clock: returns the seconds since 1970."""
+    now = clock()
+    for each, lifetime in _certificates(watched):
+        labels = (*(each.owner.get(name, "") for name in ("virtual_cluster", "listener", "cluster")), each.path)
+        yield MetricSample(CERTIFICATE_EXPIRY, labels, lifetime.ends)
+        yield MetricSample(CERTIFICATE_ENDS_SOON, labels, now >= lifetime.last_part)
+
+
+def degraded(watched: Iterable[Watched[Any]], now: float) -> list[dict[str, object]]:
+    """Returns the certificates that have ended or end soon, in the form of `UpstreamHealth.described`. now: seconds
+    since 1970."""
+    return [
+        {
+            "what": WHAT,
+            **each.owner,
+            "path": each.path,
+            "reason": f"{'ended' if lifetime.ends <= now else 'ends'} at {_time(lifetime.ends)}",
+            "since": _time(lifetime.last_part),
+            "seconds": round(now - lifetime.last_part, 1),
+            "meanwhile": "open connections stay; replace the file and its key before the end, else new ones fail",
+        }
+        for each, lifetime in _certificates(watched)
+        if now >= lifetime.last_part
+    ]
+
+
+def _certificates(watched: Iterable[Watched[Any]]) -> Iterator[tuple[WatchedCertificate, Lifetime]]:
+    for each in watched:
+        if isinstance(each, WatchedCertificate) and each.lifetime is not None:
+            yield each, each.lifetime
+
+
+def _time(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")

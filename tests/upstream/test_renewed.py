@@ -1,0 +1,85 @@
+"""Clients of librdkafka that are made again when their files change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from mesh.upstream.renewed import INTERVAL, Renewed
+
+UNUSABLE = KafkaException(KafkaError(KafkaError._INVALID_ARG, "the key is not that of the certificate"))
+
+
+@dataclass(slots=True)
+class Maker:
+    """Makes clients with rising numbers, unless there is a problem."""
+
+    now: float = 100.0
+    made: int = 0
+    problem: Exception | None = None
+    retired: list[int] = field(default_factory=list)
+
+    def make(self) -> int:
+        if self.problem is not None:
+            raise self.problem
+        self.made += 1
+        return self.made
+
+    def client(self, **properties: str) -> Renewed[int]:
+        return Renewed(properties, self.make, self.retired.append, lambda: self.now)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Iterator[Path]:
+    path = tmp_path / "client.crt"
+    path.write_text("1")
+    yield path
+
+
+def of(maker: Maker, file: Path) -> Renewed[int]:
+    return maker.client(**{"ssl.certificate.location": str(file)})
+
+
+def test_without_files_it_is_made_once() -> None:
+    maker = Maker()
+    client = maker.client(**{"client.id": "mesh"})
+    assert client.current is None
+    assert client.get() == 1
+    maker.now += 1_000
+    assert (client.get(), maker.retired) == (1, [])
+    client.forget()
+    assert (client.get(), maker.retired) == (2, [])
+
+
+def test_it_is_made_again_when_a_file_has_changed(file: Path) -> None:
+    maker = Maker()
+    client = of(maker, file)
+    assert client.get() == 1
+    file.write_text("22")
+    assert client.get() == 1, "the files are looked at every few seconds"
+    maker.now += INTERVAL
+    assert (client.get(), maker.retired) == (2, [1])
+    maker.now += INTERVAL
+    assert (client.get(), maker.retired) == (2, [1])
+
+
+def test_what_cannot_be_used_is_tried_again_while_the_old_one_works(file: Path) -> None:
+    maker = Maker(problem=UNUSABLE)
+    client = of(maker, file)
+    with pytest.raises(KafkaException):
+        client.get()
+    maker.problem = None
+    assert client.get() == 1, "at once"
+    file.write_text("22")
+    maker.problem = UNUSABLE
+    for _ in range(3):
+        maker.now += INTERVAL
+        assert client.get() == 1
+    maker.problem = None
+    assert client.get() == 1
+    maker.now += INTERVAL
+    assert (client.get(), maker.retired) == (2, [1])
