@@ -121,7 +121,7 @@ class TaskReports(Protocol):
         """Called when a task was cancelled."""
 
 
-class Guard:
+class GuardedSteps:
     """Runs steps that no failure may keep from the next ones. reports: gets the failures. has_failed: whether a step
     has failed."""
 
@@ -283,7 +283,7 @@ class Tasks:
 
     def start(self, task: OwnedTask, run: Run) -> None:
         """Starts a task of one attempt. A failure is reported, and ends only the task."""
-        self._group.start_soon(Guard(self._reports).attempt, task, run)
+        self._group.start_soon(GuardedSteps(self._reports).attempt, task, run)
 
     def keep(self, task: OwnedTask, run: Run) -> None:
         """Starts a task that runs until it is cancelled, as `keep_running` does."""

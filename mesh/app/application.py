@@ -45,7 +45,7 @@ from mesh.listener.limits import Descriptors, raise_descriptor_limit
 from mesh.listener.watched_files import watch
 from mesh.memory import MemoryBudget
 from mesh.records.spans import ClusterName
-from mesh.tasks import Guard, OwnedTask, TaskName, Tasks, reporting
+from mesh.tasks import GuardedSteps, OwnedTask, TaskName, Tasks, reporting
 from mesh.telemetry.journal import DeliveryLogs, Journal
 from mesh.telemetry.logs import configure_logs, get_logger
 from mesh.telemetry.loop_lag import measure_loop_lag
@@ -216,7 +216,7 @@ class Application:
     async def drain(self) -> bool:
         """Lets members commit what they hold. Then it stops accepting, answers waiting requests, commits, and leaves
         the upstream groups. A step that fails keeps no other one from running. Returns whether no step has failed."""
-        guard, stop = Guard(self.task_health), OwnedTask(TaskName.STOP)
+        guard, stop = GuardedSteps(self.task_health), OwnedTask(TaskName.STOP)
         with guard.step(stop):
             await self._reconfiguring.end()
         with guard.step(stop):

@@ -43,7 +43,7 @@ from mesh.config.warnings import warnings_of
 from mesh.listener.admin_tls import AdminCertificate, AdminTls, admin_certificate
 from mesh.memory import MemoryBudget
 from mesh.records.spans import ClusterName
-from mesh.tasks import Guard, OwnedTask, TaskName, TaskReports, Tasks
+from mesh.tasks import GuardedSteps, OwnedTask, TaskName, TaskReports, Tasks
 from mesh.telemetry.logs import configure_logs, get_logger
 from mesh.telemetry.metric_definitions import CONFIG_INFO, CONFIG_RELOAD_FAILED, CONFIG_RELOADED_SECONDS, MetricSample
 from mesh.telemetry.task_health import reason_of
@@ -343,7 +343,9 @@ class Reconfiguring:
         virtual_clusters = self._virtual_clusters
         before, self.config = self.config, config
         async with anyio.create_task_group() as leaving:
-            leaving.start_soon(virtual_clusters.stop, sorted(plan.ended), self.grace, Guard(self._reports), nowhere)
+            leaving.start_soon(
+                virtual_clusters.stop, sorted(plan.ended), self.grace, GuardedSteps(self._reports), nowhere
+            )
             for name, clusters in plan.left.items():
                 for cluster in clusters:
                     leaving.start_soon(virtual_clusters.leave, name, cluster, self.grace)

@@ -36,7 +36,7 @@ from mesh.records.spans import ClusterName, TopicName
 from mesh.runtime.entity_router.moves.moves import Moves
 from mesh.runtime.pool.runtime import PoolRuntime
 from mesh.runtime.topologies.topologies import Topologies
-from mesh.tasks import Guard, OwnedTask, TaskName, Tasks
+from mesh.tasks import GuardedSteps, OwnedTask, TaskName, Tasks
 from mesh.telemetry.journal import DeliveryLog
 from mesh.telemetry.logs import get_logger
 from mesh.telemetry.metrics import Metrics
@@ -322,7 +322,7 @@ class VirtualClusters:
         self,
         names: Collection[str],
         grace: float,
-        guard: Guard,
+        guard: GuardedSteps,
         elsewhere: Elsewhere,
     ) -> None:
         """Stops these virtual clusters, all at once. Members commit what they hold. Then each stops accepting, answers

@@ -21,7 +21,7 @@ from mesh.app import application
 from mesh.app.application import Application
 from mesh.app.clusters import UpstreamClusters
 from mesh.config.load import load
-from mesh.tasks import Guard, OwnedTask, TaskName, Tasks
+from mesh.tasks import GuardedSteps, OwnedTask, TaskName, Tasks
 from tests.app.test_refused_reloads import failures_of
 from tests.integration.processes import free_ports
 from tests.integration.security.certificates import Authority
@@ -49,16 +49,16 @@ class Planted:
     def __init__(self, problem: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
         self.left = set(NAMES)
         self._problem = problem
-        keep, attempt = Tasks.keep_running, Guard.attempt
+        keep, attempt = Tasks.keep_running, GuardedSteps.attempt
 
         async def keep_running(of: Tasks, task: OwnedTask, run: Any, *more: Any) -> None:
             await keep(of, task, self._planted(task, run), *more)
 
-        async def attempted(of: Guard, task: OwnedTask, run: Any) -> None:
+        async def attempted(of: GuardedSteps, task: OwnedTask, run: Any) -> None:
             await attempt(of, task, self._planted(task, run) if task.name in ATTEMPTS else run)
 
         monkeypatch.setattr(Tasks, "keep_running", keep_running)
-        monkeypatch.setattr(Guard, "attempt", attempted)
+        monkeypatch.setattr(GuardedSteps, "attempt", attempted)
 
     def _planted(self, task: OwnedTask, run: Any) -> Callable[[], Awaitable[object]]:
         async def planted() -> object:

@@ -29,7 +29,7 @@ from mesh.records.spans import ClusterName
 from mesh.runtime.relay.graceful_stop import GracefulStop, StatelessTarget
 from mesh.security.credentials import StoredUser
 from mesh.security.oauthbearer import TokenKeys
-from mesh.tasks import Guard, Tasks
+from mesh.tasks import GuardedSteps, Tasks
 from mesh.telemetry.metric_definitions import MetricSample
 from mesh.telemetry.metrics import Metrics
 from mesh.telemetry.task_health import TaskHealth
@@ -112,7 +112,7 @@ async def test_a_stop_gives_all_virtual_clusters_the_same_seconds() -> None:
                 clusters.build(configured, ListenerSetup(configured, ()), upstream, Tasks(tasks, of_tasks))
     stopped, now = list(clusters.targets), asyncio.get_running_loop().time
     begun = now()
-    await clusters.stop(clusters.names(), GRACE, Guard(clusters._task_health), nowhere)
+    await clusters.stop(clusters.names(), GRACE, GuardedSteps(clusters._task_health), nowhere)
     assert [cast(Waiting, each).drained_at for each in stopped] == [begun + GRACE] * 3
     assert now() == begun + GRACE + CLOSING
     assert not clusters.targets
@@ -140,7 +140,7 @@ async def test_token_keys_stay_when_a_listener_is_set_up_again_while_the_issuer_
             async def used(configured: VirtualClusterConfig) -> TokenKeys | None:
                 setup = ListenerSetup(configured, ())
                 if begins_anew and clusters.names():
-                    await clusters.stop(clusters.names(), 0.0, Guard(of_tasks), nowhere)
+                    await clusters.stop(clusters.names(), 0.0, GuardedSteps(of_tasks), nowhere)
                 if clusters.names():
                     await clusters.change(configured, setup, (), 0.0, tasks)
                 else:
