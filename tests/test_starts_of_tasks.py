@@ -15,8 +15,6 @@ THREADS = {"Thread", "ThreadPoolExecutor"}
 
 AWAITED = Counter(
     {
-        "admin/connections.py:AdminServer._accept": 1,
-        "admin/connections.py:AdminServer.run_at": 1,
         "app/peers.py:Peers.ask_all": 1,
         "app/reconfiguring.py:Reconfiguring._apply": 2,
         "app/virtual_clusters.py:VirtualClusters.stop": 3,

@@ -85,8 +85,9 @@ NAMES: Final = (
     # pydantic looks for them on a model.
     _.model_config,
     _.model_post_init,
-    # uvicorn calls it on its server.
+    # uvicorn calls and reads them on its server.
     _.capture_signals,
+    _.should_exit,
     # Spark calls them on a data source.
     _.streamReader,
     _.initialOffset,

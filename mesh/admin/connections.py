@@ -10,6 +10,7 @@ import asyncio
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from itertools import count
 from typing import Any, Final
 
@@ -21,6 +22,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from mesh.admin.access import PROBES, AdminAccess
+from mesh.tasks import OwnedTask, TaskName, begin
 from mesh.telemetry.logs import get_logger
 
 MOST_CONNECTIONS: Final = 100
@@ -150,7 +152,8 @@ class AdminServer(uvicorn.Server):
         )
         super().__init__(config)
         self._access = access
-        self._handshakes: dict[anyio.CancelScope, None] = {}
+        self._connecting: dict[asyncio.Task[None], None] = {}
+        """TLS handshakes, the oldest first."""
 
     async def run_at(
         self, listening: socket.socket, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED
@@ -158,12 +161,13 @@ class AdminServer(uvicorn.Server):
         """Serves until cancelled, and closes the socket. `task_status` is started when connections are accepted."""
         with listening:
             listening.setblocking(False)
+            accepting = begin(OwnedTask(TaskName.ADMIN), partial(self._accept, listening), self._end)
+            task_status.started()
             try:
-                async with anyio.create_task_group() as tasks:
-                    tasks.start_soon(self._accept, listening, tasks)
-                    task_status.started()
-                    await self.serve([])
+                await self.serve([])
             finally:
+                for task in (accepting, *self._connecting):
+                    task.cancel()
                 if self.started:
                     with anyio.CancelScope(shield=True):
                         await self.shutdown([listening])
@@ -173,7 +177,10 @@ class AdminServer(uvicorn.Server):
         # The application ends the whole process on a signal; this server must not handle it.
         yield
 
-    async def _accept(self, listening: socket.socket, tasks: anyio.abc.TaskGroup) -> None:
+    def _end(self) -> None:
+        self.should_exit = True
+
+    async def _accept(self, listening: socket.socket) -> None:
         loop = asyncio.get_running_loop()
         while True:
             try:
@@ -182,22 +189,24 @@ class AdminServer(uvicorn.Server):
                 log.error("accepting connections failed", address="admin", reason=str(error))
                 await anyio.sleep(OUT_OF_FILES_DELAY)
                 continue
-            tasks.start_soon(self._connect, accepted)
+            task = begin(OwnedTask(TaskName.HANDSHAKE), partial(self._connect, accepted))
+            self._connecting[task] = None
+            task.add_done_callback(self._connecting.pop)
+            if len(self._connecting) > MOST_HANDSHAKES:
+                next(iter(self._connecting)).cancel()
 
     async def _connect(self, accepted: socket.socket) -> None:
-        loop, tls = asyncio.get_running_loop(), self._access.tls
-        timeout = None if tls is None else HANDSHAKE_TIMEOUT
-        with anyio.CancelScope() as scope:
-            self._handshakes[scope] = None
-            if len(self._handshakes) > MOST_HANDSHAKES:
-                next(iter(self._handshakes)).cancel()
-            try:
-                accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                await loop.connect_accepted_socket(self._protocol, accepted, ssl=tls, ssl_handshake_timeout=timeout)
-            except Exception as problem:  # noqa: BLE001 - whatever a client sends must not end the address
-                log.debug("connection to the admin address failed", reason=repr(problem))
-            finally:
-                del self._handshakes[scope]
+        tls = self._access.tls
+        try:
+            accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            await asyncio.get_running_loop().connect_accepted_socket(
+                self._protocol,
+                accepted,
+                ssl=tls,
+                ssl_handshake_timeout=None if tls is None else HANDSHAKE_TIMEOUT,
+            )
+        except (OSError, ValueError) as problem:
+            log.debug("connection to the admin address failed", reason=repr(problem))
 
     def _protocol(self) -> AdminProtocol:
         return AdminProtocol(self.config, self.server_state, self.lifespan.state)
