@@ -22,7 +22,6 @@ NAMES: Final = (
     _.UNSTABLE_OFFSET_COMMIT,  # error codes of brokers, named in messages to people
     _.THROTTLING_QUOTA_EXCEEDED,
     # References that prevent garbage collection.
-    _._connecting,  # a task of benchmarks/relay.py
     _._value_,  # mesh/tasks.py: the value of a member of an Enum
     # Used by tests of the code.
     _.__signature__,  # tests/runtime/relay/loops.py: pytest reads it
@@ -79,7 +78,6 @@ NAMES: Final = (
     _.target_assignment,
     _.timeout_ms,
     # asyncio calls them on a Protocol.
-    _.connection_lost,
     _.eof_received,
     _.sizehint,
     # pydantic looks for them on a model.
@@ -101,7 +99,6 @@ NAMES: Final = (
     _.pytestmark,
     _.pytest_configure,
     _.pytest_configure_node,
-    _.pytest_testnodedown,
     _.pytest_unconfigure,
     _.pytest_collection_modifyitems,
     _.pytest_ignore_collect,
@@ -109,11 +106,9 @@ NAMES: Final = (
     _.pytest_runtest_teardown,
     _.pytest_runtest_logreport,
     _.pytest_collectreport,
-    _.pytest_sessionfinish,
     _.pytest_terminal_summary,
     _.pytest_xdist_make_scheduler,
     _._split_scope,
-    _.exitstatus,
     _.teardown,
     # http.server calls them on a handler.
     _.do_DELETE,
