@@ -138,6 +138,7 @@ def test_a_transaction_over_all_leaders(cluster: SeveralBrokers, mesh: RelayMesh
             producer.produce("one-transactions", value, partition=partition)
         offsets = [TopicPartition("one-transactions", 0, 2 if is_committed else 1)]
         producer.send_offsets_to_transaction(offsets, member.consumer_group_metadata(), 60)
+        assert producer.flush(60) == 0, "an abort takes no delivery reports from the queue of this thread"
         if is_committed:
             producer.commit_transaction(60)
         else:
