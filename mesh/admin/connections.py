@@ -22,6 +22,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from mesh.admin.access import PROBES, AdminAccess
+from mesh.listener.tls import HANDSHAKE_TIMEOUT, OUT_OF_FILES_DELAY
 from mesh.tasks import OwnedTask, TaskName, begin
 from mesh.telemetry.logs import get_logger
 
@@ -36,10 +37,6 @@ REQUEST_TIMEOUT: Final = 15.0
 """Seconds within which a request has to arrive whole, after the connection was made or the last one was answered."""
 WRITE_TIMEOUT: Final = 60.0
 """Seconds that a client may take to read what it has asked for."""
-HANDSHAKE_TIMEOUT: Final = 10.0
-"""Seconds for a TLS handshake."""
-OUT_OF_FILES_DELAY: Final = 0.2
-"""Seconds until the next accept, when the process is out of file descriptors."""
 
 _WAITS: Final = count()
 log = get_logger(__name__)

@@ -1,4 +1,5 @@
-"""The output of commands. Clients choose names, and what is in records: these must not control a terminal."""
+"""The output of commands. Clients choose names and the contents of records, so these are escaped: they must not control
+a terminal."""
 
 from __future__ import annotations
 

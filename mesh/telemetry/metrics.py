@@ -52,7 +52,7 @@ class Metrics:
 
     def add_collector(self, collect: Collect) -> None:
         """Adds a function that returns samples. It is called at every scrape; samples with the same labels are added
-        up. What it walks may change between two samples."""
+        up. Other code may run between two samples, so the function walks copies of collections."""
         self._collectors.append(collect)
 
     def remove_collector(self, collect: Collect) -> None:

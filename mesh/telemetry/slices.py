@@ -14,7 +14,7 @@ _Item = TypeVar("_Item")
 
 
 async def in_slices(items: Iterable[_Item]) -> list[_Item]:
-    """Returns all items. Each must be made in a short time, from what may change between two of them."""
+    """Returns all items. Making one must take a short time. Other code runs between two of them."""
     made: list[_Item] = []
     until = time.perf_counter() + SLICE
     for item in items:

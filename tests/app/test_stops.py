@@ -1,4 +1,4 @@
-"""Exceptions that nobody has foreseen, in the steps of a stop: all other steps run, and the exit code is 1."""
+"""Unforeseen exceptions in the steps of a stop: all other steps run, and the exit code is 1."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ AROUND = [
 
 
 async def stopped(folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[int, Application, list[str]]:
-    """A process that starts and stops: its exit code, and what was closed at the end, in order."""
+    """A process that starts and stops: its exit code, and the parts that it closed at the end, in order."""
 
     async def learn_topics(clusters: UpstreamClusters) -> None:
         clusters.topics_known.set()

@@ -1,4 +1,4 @@
-"""Exceptions that nobody has foreseen, in every task of the process: it goes on, and what it was about starts again."""
+"""Unforeseen exceptions in every task of the process: the process continues, and the task starts again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Exceptions that nobody has foreseen, in tasks of connections and requests: that client's connection is closed."""
+"""Unforeseen exceptions in tasks of connections and requests: that client's connection is closed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Exceptions that nobody has foreseen, in tasks of routers: they are told, and the task starts again or ends alone."""
+"""Unforeseen exceptions in tasks of routers: the mesh reports them, and the task starts again or ends alone."""
 
 from __future__ import annotations
 

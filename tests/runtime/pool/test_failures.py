@@ -1,4 +1,4 @@
-"""Exceptions that nobody has foreseen, in what a pool does: its group recovers, and no client pays for it."""
+"""Unforeseen exceptions in the effects of a pool: its group recovers, and no client is closed."""
 
 from __future__ import annotations
 
