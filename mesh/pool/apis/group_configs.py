@@ -9,6 +9,7 @@ from mesh.wire.errors import ErrorCode
 from mesh.wire.messages import GROUP_RESOURCE
 
 ONLY_GROUPS: Final = "the configurations of a pool are those of groups (resource type 32)"
+LOADING: Final = "the configurations of groups are being read from the store"
 
 
 def refusal(context: PoolContext, resource_type: int, name: str) -> tuple[ErrorCode, str]:

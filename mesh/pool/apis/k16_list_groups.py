@@ -5,6 +5,7 @@ Behaviour:
 * Lists groups that have a pool here, and share groups that had one, as far as this process or the store remembers.
   Groups that exist only upstream are not listed, as many of them may have nothing to do with this address. Each can be
   described by its name.
+* While the store is being read the answer is COORDINATOR_LOAD_IN_PROGRESS, as a broker's is while it reads its groups.
 
 Version notes:
 * v3: flexible (KIP-482). v4: states (KIP-518). v5: types (KIP-848); a pool with a member of the consumer protocol has
@@ -33,6 +34,8 @@ def handle(context: PoolContext, request: ListGroupsRequest) -> Sequence[Effect]
     notice(context)
     if not context.is_at_coordinator:
         return context.answer(ListGroupsResponse(groups=()))
+    if context.core.kept_share_groups.is_loading:
+        return context.answer(ListGroupsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, groups=()))
     pools = context.core.pools
     remembered = [each for each in context.core.kept_share_groups.groups() if refusal(context, each) is ErrorCode.NONE]
     listed = [each for group in sorted({*pools, *remembered}) for each in _listed(group, pools.get(group))]

@@ -4,7 +4,8 @@ Behaviour:
 * Returns the configurations of groups (resource type 32) that share groups have (mesh.pool.common.group_configs), in
   the order of their names: all, or the named ones. A value that is set for the group comes first, then that of the
   mesh's configuration, then Kafka's default.
-* A resource of another type gets INVALID_REQUEST with a message.
+* A resource of another type gets INVALID_REQUEST with a message. While the store is being read a group gets
+  COORDINATOR_LOAD_IN_PROGRESS.
 
 Version notes:
 * v3: types and meanings. v4: flexible (KIP-482).
@@ -19,7 +20,7 @@ from enum import IntEnum
 
 from mesh.apis.api import Api, as_it_is
 from mesh.pool.apis.context import PoolContext
-from mesh.pool.apis.group_configs import refusal
+from mesh.pool.apis.group_configs import LOADING, refusal
 from mesh.pool.apis.tools import notice
 from mesh.pool.common.effects import Effect
 from mesh.pool.common.group_configs import GROUP_CONFIGS, GroupConfig, Overrides
@@ -56,6 +57,8 @@ def _result(
 ) -> DescribeConfigsResult:
     kind, name = resource.resource_type, resource.resource_name
     error, message = refusal(context, kind, name)
+    if error is ErrorCode.NONE and context.core.kept_share_groups.is_loading:
+        error, message = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, LOADING
     if error is not ErrorCode.NONE:
         return DescribeConfigsResult(error_code=error, error_message=message, resource_type=kind, resource_name=name)
     asked = frozenset(resource.configuration_keys or GROUP_CONFIGS)

@@ -5,6 +5,8 @@ Behaviour:
   including those of topics that are hidden here. If a cluster refuses (members there, its rules), the answer has its
   error.
 * A group that no cluster knows gets GROUP_ID_NOT_FOUND.
+* The store's documents of a group are deleted, too. While the store is being read every group gets
+  COORDINATOR_LOAD_IN_PROGRESS, and nothing is deleted.
 
 Version notes:
 * v2: flexible (KIP-482).
@@ -32,6 +34,8 @@ def handle(context: PoolContext, request: DeleteGroupsRequest) -> Sequence[Effec
     groups = tuple(GroupId(name) for name in dict.fromkeys(request.groups_names) if not _refusal(context, name))
     if not groups:
         return [Answer(context.ticket, GroupsDeleted({}))]
+    if context.core.kept_share_groups.is_loading:
+        return [Answer(context.ticket, GroupsDeleted(dict.fromkeys(groups, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)))]
     return [AskUpstream(context.ticket, questions.DeleteGroups(groups[:MOST_GROUPS]))]
 
 

@@ -5,6 +5,7 @@ Behaviour:
 * Describes a pool that has, or had, share members (KIP-932), with those members only. Each is assigned every partition
   of its topics. A group without a pool is Empty if it had share members, or has committed offsets upstream. Any other
   group gets GROUP_ID_NOT_FOUND.
+* While the store is being read a group without share members here gets COORDINATOR_LOAD_IN_PROGRESS.
 
 Version notes:
 * v1: the first version. v0 was for early access in Kafka 4.0.
@@ -72,6 +73,8 @@ def _group(context: PoolContext, name: str, found: CommittedUpstream) -> Describ
             assignor_name="kafka-mesh",
             members=tuple(_member(context, pool, member) for member in share_members(pool)),
         )
+    if context.core.kept_share_groups.is_loading:
+        return DescribedShareGroup(group_id=name, error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     empty = DescribedShareGroup(group_id=name, group_state="Empty", assignor_name="kafka-mesh")
     if pool is None and GroupId(name) in context.core.kept_share_groups.groups():
         return empty

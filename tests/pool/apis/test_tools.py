@@ -116,3 +116,28 @@ def test_setting_offsets(version: int) -> None:
     assert commit(tool, version, {0: 2, 9: 1}) == {0: 0, 9: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
     assert mesh.stored[source(0)] == 2
     assert commit(tool, version, {0: 2}, "") == {0: ErrorCode.INVALID_GROUP_ID}
+
+
+def test_no_group_is_called_unknown_while_the_store_is_being_read() -> None:
+    """A tool that asks right after the start of the mesh asks again, as at a broker whose coordinator is loading."""
+    mesh = Mesh()
+    mesh.kept.is_loading = True
+    mesh.kept.seen = {GROUP}
+    mesh.kept.set[GROUP] = {"share.delivery.count.limit": "7"}
+    mesh.upstreams[GROUP].stored[source(0)] = 7
+    tool = Client(mesh, "tool")
+
+    def answers() -> list[ErrorCode]:
+        groups, resources = (GROUP,), ({"resource_type": 32, "resource_name": GROUP},)
+        return [
+            tool.ask(ApiKey.LIST_GROUPS, 5).error_code,
+            tool.ask(ApiKey.LIST_CONFIG_RESOURCES, 1, resource_types=(32,)).error_code,
+            tool.ask(ApiKey.DESCRIBE_CONFIGS, 4, resources=resources).results[0].error_code,
+            tool.ask(ApiKey.SHARE_GROUP_DESCRIBE, 1, group_ids=groups).groups[0].error_code,
+            tool.ask(ApiKey.DELETE_GROUPS, 2, groups_names=groups).results[0].error_code,
+        ]
+
+    assert set(answers()) == {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
+    assert GROUP in mesh.upstreams, "nothing is deleted before all of the group is known"
+    mesh.kept.is_loading = False
+    assert set(answers()) == {ErrorCode.NONE}
