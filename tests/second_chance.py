@@ -12,9 +12,10 @@ import subprocess
 import sys
 import tempfile
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 import pytest
@@ -65,26 +66,27 @@ class Run:
         return self.first.failed if self.second is not None and self.second.status == 0 else ()
 
 
-def run(arguments: Sequence[str]) -> Run:
-    """Runs pytest with `arguments`, and once more with the files that failed."""
+def run(arguments: Sequence[str], environment: Mapping[str, str] = MappingProxyType({})) -> Run:
+    """Runs pytest with `arguments` and further variables, and once more with the files that failed."""
     with tempfile.TemporaryDirectory() as folder:
-        first = _pytest(arguments, Path(folder, "first.xml"), None)
+        first = _pytest(arguments, environment, Path(folder, "first.xml"), None)
         if first.status in _FINAL or not 0 < len(first.files) <= MOST_FILES:
             return Run(first, None)
         print(f"== {len(first.failed)} failed; their files run once more, alone ==", flush=True)
         options = [argument for argument in arguments if not _is_path(argument)]
         again = [*options, "-n", "0", "--dist", "no", *first.files]
-        done = Run(first, _pytest(again, Path(folder, "second.xml"), WITHIN))
+        done = Run(first, _pytest(again, environment, Path(folder, "second.xml"), WITHIN))
     for file, name in done.flaky:
         print(f"FLAKY {file}::{name}", flush=True)
     return done
 
 
-def _pytest(arguments: Sequence[str], report: Path, timeout: float | None) -> Outcome:
+def _pytest(arguments: Sequence[str], environment: Mapping[str, str], report: Path, timeout: float | None) -> Outcome:
     options = ("-o", "junit_family=xunit1", "-o", "junit_logging=no", f"--junit-xml={report}")
     command = [sys.executable, "-m", "pytest", *arguments, *options]
     try:
-        status = subprocess.run(command, timeout=timeout, env=os.environ | {"PYTHONUNBUFFERED": "1"}).returncode
+        variables = {**os.environ, "PYTHONUNBUFFERED": "1", **environment}
+        status = subprocess.run(command, timeout=timeout, env=variables).returncode
     except subprocess.TimeoutExpired:
         print(f"== not within {timeout:g} s ==", flush=True)
         status = int(pytest.ExitCode.TESTS_FAILED)

@@ -38,6 +38,7 @@ SHARDS: Final[Mapping[str, Sequence[str]]] = {
     "clients-deaths": ("clients/test_deaths.py", "clients/test_rewinds.py", "clients/test_migration.py"),
     "faults": ("faults", "upstream", "integration/test_old_brokers.py"),
     "floods": ("benchmarks", "chaos", "integration/test_sharing.py", "listener"),
+    "hours": ("integration/test_hours_in_minutes.py",),
     "pages": ("admin", "demo", "pipelines"),
     "pool": (
         "integration/test_all_topics.py",
@@ -142,6 +143,11 @@ SHARDS: Final[Mapping[str, Sequence[str]]] = {
     "streams": ("router/test_streams.py", "topologies"),
 }
 """The tests of each shard: files and folders under `tests`."""
+AGAIN: Final[Mapping[str, tuple[Sequence[str], Mapping[str, str]]]] = {
+    "few-files": (("faults",), {"KAFKA_MESH_TEST_FILES": "400"})
+}
+"""Shards that run tests of others again under other conditions: places, and variables of the environment."""
+ALL: Final = (*SHARDS, *AGAIN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,8 +206,9 @@ def run(shard: str) -> int:
     code = code_of_tree()
     began = time.monotonic()
     processes = ("-n", "1") if shard in ALONE else ("-n", "2", "--dist", "loadfile")
-    files = [f"tests/{place}" for place in SHARDS[shard]]
-    done = second_chance.run(["-m", EXPRESSION, *processes, *files])
+    places, environment = AGAIN[shard] if shard in AGAIN else (SHARDS[shard], {})
+    files = [f"tests/{place}" for place in places]
+    done = second_chance.run(["-m", EXPRESSION, *processes, *files], environment)
     last = done.first if done.second is None else done.second
     passed = done.first.passed + (0 if done.second is None else len(done.flaky))
     flaky = " ".join(f"{file}::{name}" for file, name in done.flaky) or "-"
@@ -223,7 +230,7 @@ def _listing() -> Iterable[str]:
     except RuntimeError:
         code = ""
     known = noted()
-    for shard in SHARDS:
+    for shard in ALL:
         result = known.get(shard)
         if result is None:
             yield f"{shard}: never run"
@@ -236,8 +243,8 @@ def _listing() -> Iterable[str]:
 def main(arguments: Sequence[str]) -> int:
     """Runs the named shards; without a name, or with a wrong one, lists all. After `--check` it runs none of them."""
     checks, names = arguments[:1] == [CHECK], [name for name in arguments if name != CHECK]
-    chosen = list(SHARDS) if names == ["all"] else names
-    unknown = [name for name in chosen if name not in SHARDS]
+    chosen = list(ALL) if names == ["all"] else names
+    unknown = [name for name in chosen if name not in ALL]
     if unknown or not chosen:
         print("\n".join(_listing()))
         print(f"no such shard: {', '.join(unknown)}" if unknown else "name one: make test-long SHARD=NAME, or all")

@@ -46,9 +46,9 @@ from mesh.listener.watched_files import watch
 from mesh.memory import MemoryBudget
 from mesh.records.spans import ClusterName
 from mesh.tasks import GuardedSteps, OwnedTask, TaskName, Tasks, reporting
+from mesh.telemetry import loop_lag
 from mesh.telemetry.journal import DeliveryLogs, Journal
 from mesh.telemetry.logs import configure_logs, get_logger
-from mesh.telemetry.loop_lag import measure_loop_lag
 from mesh.telemetry.metrics import Metrics
 from mesh.telemetry.task_health import TaskHealth
 from mesh.telemetry.upstream_health import UpstreamHealth
@@ -134,6 +134,7 @@ class Application:
         self._reconfiguring = Reconfiguring(
             loaded, file, memory, self._clusters, self._virtual_clusters, self.task_health, number
         )
+        self._metrics.add_collector(loop_lag.samples)
         self._metrics.add_collector(self._reconfiguring.samples)
         self._metrics.add_collector(partial(certificates.samples, self._virtual_clusters.watched))
         self._readiness = Readiness(
@@ -169,7 +170,7 @@ class Application:
         self._clusters.keep_settings(settings_for(config, linked))
         prepared = await virtual_clusters.prepare(config, [each.name for each in config.virtual_clusters])
         virtual_clusters.take_over(prepared)
-        tasks.keep(OwnedTask(TaskName.LOOP_LAG), partial(measure_loop_lag, self._metrics))
+        tasks.keep(OwnedTask(TaskName.LOOP_LAG), partial(loop_lag.measure_loop_lag, self._metrics))
         if self._exporting.sends_metrics:
             tasks.keep(OwnedTask(TaskName.METRICS_EXPORT), partial(self._exporting.keep_sending, self._metrics))
         tasks.keep(OwnedTask(TaskName.REMINDERS), self._upstream_health.keep_reminding)

@@ -24,6 +24,7 @@ class MetricDefinition:
 CONNECTIONS: Final = MetricDefinition(
     "kafka_mesh_connections", "Client connections that are open.", ("virtual_cluster",)
 )
+EVENT_LOOP_TASKS: Final = MetricDefinition("kafka_mesh_event_loop_tasks", "Tasks of the event loop.", ())
 UNREAD_BYTES: Final = MetricDefinition(
     "kafka_mesh_unread_bytes", "Bytes of answers that wait for clients to read them.", ("virtual_cluster",)
 )
@@ -255,6 +256,7 @@ WORKER_RESTARTS: Final = MetricDefinition(
 
 FAMILIES: Final = (
     CONNECTIONS,
+    EVENT_LOOP_TASKS,
     RELAY_ERRORS,
     RELAY_LEGS,
     RELAY_LEGS_LOST,

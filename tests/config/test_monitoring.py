@@ -208,6 +208,7 @@ def test_what_is_exported_is_looked_at() -> None:
     }
     for_a_closer_look = {
         "kafka_mesh_engine_bytes_in_total",
+        "kafka_mesh_event_loop_tasks",
         "kafka_mesh_bytes_in_total",
         "kafka_mesh_pools",
         "kafka_mesh_worker_up",

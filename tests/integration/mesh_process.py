@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import sys
 import urllib.error
@@ -21,6 +22,8 @@ from tests.integration.processes import START, ChildProcess, completed, eventual
 
 ENGINE = os.environ.get("KAFKA_MESH_TEST_ENGINE", "auto")
 """`auto`, `raw` or `librdkafka`: the engine of all tests that start a mesh."""
+FILES = os.environ.get("KAFKA_MESH_TEST_FILES")
+"""The most open files of each mesh that tests start; None leaves the limit as it is."""
 KAFKA_MESH = Path(sys.executable).with_name("kafka-mesh")
 
 
@@ -155,7 +158,10 @@ class MeshProcess:
             return False
 
     def _launched(self) -> ChildProcess:
-        return ChildProcess([KAFKA_MESH, "run", self._file], log=self._log)
+        process = ChildProcess([KAFKA_MESH, "run", self._file], log=self._log)
+        if FILES is not None:
+            resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (int(FILES), int(FILES)))
+        return process
 
     def _until_ready(self) -> None:
         try:
