@@ -33,6 +33,9 @@ PIECE: Final = 1 << 16
 SHORTEST_INTERVAL: Final = 5.0
 """The least seconds between two fetches. Anybody can cause a fetch by sending a token with an unknown key id."""
 
+MOST_WANTED: Final = 1_000
+"""The most key ids of tokens that are remembered until the next fetch. Clients choose them."""
+
 Fetch = Callable[[], Awaitable["TokenKeys"]]
 
 
@@ -50,12 +53,18 @@ class JwksSource:
         self._asked = anyio.Event()
         self._fetched_at = -SHORTEST_INTERVAL
         """The start of the fetch that brought the current keys."""
+        self._wanted: set[str] = set()
+        """The unknown key ids that tokens have named since the last fetch began."""
+        self._missing: set[str] = set()
+        """The key ids that the last fetch did not bring, although tokens had named them before it began."""
 
-    def refresh_soon(self) -> bool:
-        """Requests a fetch soon, since a token names an unknown key. Returns False if the keys are so new that a fetch
-        would not bring the key."""
-        if anyio.current_time() - self._fetched_at < SHORTEST_INTERVAL:
+    def refresh_soon(self, key_id: str) -> bool:
+        """Requests a fetch soon, since a token names an unknown key. Returns False if the key was named before the last
+        fetch, which did not bring it, and it is too early for another fetch."""
+        is_new = key_id not in self._missing or anyio.current_time() - self._fetched_at >= SHORTEST_INTERVAL
+        if not is_new or (len(self._wanted) >= MOST_WANTED and key_id not in self._wanted):
             return False
+        self._wanted.add(key_id)
         self._asked.set()
         return True
 
@@ -74,15 +83,17 @@ class JwksSource:
         while True:
             self._asked = anyio.Event()
             begun = anyio.current_time()
+            wanted, self._wanted = self._wanted, set()
             try:
                 with anyio.fail_after(LONGEST):
                     self._tokens.keys = await self._fetch()
-                self._fetched_at = begun
+                self._fetched_at, self._missing = begun, wanted
             except Exception as problem:  # noqa: BLE001 - whatever the issuer answers, the known keys stay
                 if not is_failing:
                     reason = _reason(problem)
                     log.warning("token keys cannot be fetched", issuer=self._issuer, reason=reason)
                 is_failing = True
+                self._wanted |= wanted
             else:
                 if is_failing:
                     log.info("token keys fetched again", issuer=self._issuer)

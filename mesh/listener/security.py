@@ -40,21 +40,21 @@ class Tls:
 @dataclass(slots=True, eq=False)
 class Tokens:
     """The rules and keys for tokens of OAUTHBEARER. keys: None before the first fetch. refresh: requests a fetch soon,
-    since a token names an unknown key; returns False if that cannot help."""
+    since a token names the unknown key of this id; returns False if that cannot help."""
 
     rules: TokenRules
     keys: TokenKeys | None
-    refresh: Callable[[], bool] = lambda: False
+    refresh: Callable[[str], bool] = lambda key_id: False
 
     def check(self, token: str, wall: float) -> Success | Failure:
-        from mesh.security.oauthbearer import check_token
+        from mesh.security.oauthbearer import UnknownKey, check_token
 
         if self.keys is None:
-            self.refresh()
+            self.refresh("")
             # The token may be valid, and clients give up after an authentication error.
             return Failure("busy", "the keys have not been fetched yet")
         step = check_token(token, self.keys, self.rules, wall)
-        if isinstance(step, Failure) and step.reason == "unknown_key" and self.refresh():
+        if isinstance(step, UnknownKey) and self.refresh(step.key_id):
             return Failure("busy", "a key that is not known: the keys are fetched again", step.name)
         return step
 

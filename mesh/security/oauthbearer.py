@@ -25,6 +25,8 @@ ASYMMETRIC: Final = (*_OF_RSA, "ES256", "ES384", "ES512", "EdDSA")
 SYMMETRIC: Final = ("HS256", "HS384", "HS512")
 LONGEST: Final = 16 * 1024
 """The most bytes of a token."""
+LONGEST_KEY_ID: Final = 100
+"""Characters of a key id that are remembered and logged."""
 _FIRST: Final = re.compile(
     rb"n,(?:a=(?P<authzid>[^,\x01]*))?,\x01(?:[A-Za-z]+=[^\x01]*\x01)*?"
     rb"auth=[Bb]earer +(?P<token>[A-Za-z0-9._~+/-]+=*)\x01(?:[A-Za-z]+=[^\x01]*\x01)*\x01"
@@ -39,6 +41,13 @@ class TokenKeys:
 
     all: tuple[jwt.PyJWK, ...]
     secret: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownKey(Failure):
+    """The failure of a token that names a key which is not known. key_id: its beginning."""
+
+    key_id: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +121,8 @@ def _key(header: Mapping[str, Any], keys: TokenKeys) -> tuple[Any, str] | Failur
     fitting = [key for key in keys.all if key.algorithm_name == algorithm]
     if isinstance(key_id, str):
         if keys.all and all(key.key_id != key_id for key in keys.all):
-            return Failure("unknown_key", f"no key with the id {key_id[:100]!r}")
+            shown = key_id[:LONGEST_KEY_ID]
+            return UnknownKey("unknown_key", f"no key with the id {shown!r}", key_id=shown)
         fitting = [key for key in fitting if key.key_id == key_id][-1:]
     if not fitting:
         return Failure("invalid_token", f"no key for the algorithm {str(algorithm)[:20]!r}")

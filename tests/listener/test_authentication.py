@@ -150,7 +150,7 @@ async def test_a_token_that_comes_before_the_keys_is_not_called_invalid() -> Non
     world = Bench()
     asked: list[object] = []
 
-    def refresh() -> bool:
+    def refresh(_key_id: str) -> bool:
         asked.append(1)
         return True
 

@@ -7,6 +7,7 @@ import http.server
 import itertools
 import json
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -17,7 +18,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from mesh.listener import jwks
-from mesh.listener.jwks import LARGEST, LONGEST, SHORTEST_INTERVAL, JwksSource, fetch, fetch_in_thread
+from mesh.listener.jwks import LARGEST, LONGEST, MOST_WANTED, SHORTEST_INTERVAL, JwksSource, fetch, fetch_in_thread
 from mesh.listener.security import Tokens
 from mesh.security.oauthbearer import TokenKeys, TokenRules, keys_of_jwks
 from mesh.security.sasl import Failure, Success
@@ -28,6 +29,7 @@ INTERVAL = 300.0
 OLD = json.dumps({"keys": [jwk(RSA, "old")]}).encode()
 ROTATED = json.dumps({"keys": [jwk(RSA, "old"), jwk(OTHER_RSA, "new")]}).encode()
 BY_OLD, BY_NEW = token(RSA, key_id="old"), token(OTHER_RSA, key_id="new")
+BY_UNKNOWN = token(OTHER_RSA, key_id="unknown")
 
 
 def ids(keys: TokenKeys) -> set[str | None]:
@@ -115,6 +117,32 @@ async def test_rotated_keys_are_found_by_the_first_token_that_names_one() -> Non
         await asyncio.sleep(0.1)
         assert bench.fetches == 2
         assert bench.told(BY_NEW) == bench.told(BY_OLD) == "User:alice"
+
+
+@in_fake_time
+async def test_a_key_that_rotates_right_after_a_fetch_is_found_too() -> None:
+    """A Java client whose login is called wrong ends."""
+    bench = Bench()
+    with bench.running():
+        await asyncio.sleep(60)
+        assert bench.told(BY_UNKNOWN) == "busy"
+        await asyncio.sleep(0.1)
+        assert bench.fetches == 2
+        bench.issuer.published = ROTATED
+        assert [bench.told(BY_UNKNOWN), bench.told(BY_NEW)] == ["unknown_key", "busy"]
+        await asyncio.sleep(SHORTEST_INTERVAL)
+        assert bench.fetches == 3
+        assert bench.told(BY_NEW) == "User:alice"
+
+
+@in_fake_time
+async def test_key_ids_of_clients_take_little_memory() -> None:
+    bench = Bench(Issuer(is_down=True))
+    bench.tokens.keys = keys_of_jwks(OLD)
+    with bench.running():
+        await asyncio.sleep(1)
+        told = Counter(bench.told(token(OTHER_RSA, key_id=f"id-{number}")) for number in range(MOST_WANTED + 10))
+    assert told == {"busy": MOST_WANTED, "unknown_key": 10}
 
 
 @in_fake_time

@@ -17,7 +17,7 @@ _FIELDS: Final = {
     ResourceType.TRANSACTIONAL_ID: ("transactional_id", "v3_and_below_transactional_id"),
 }
 _TRANSACTION: Final = 1
-"""A key type of FindCoordinator."""
+_SHARE: Final = 2
 INITIAL_EPOCH: Final = 0
 """The epoch of a Fetch that names all partitions and asks for a session."""
 
@@ -68,8 +68,12 @@ def find_coordinator(authorization: RequestAuthorization, request: Tree) -> Erro
 
 
 def coordinator_key(authorization: RequestAuthorization, request: Tree, key: str) -> ErrorCode | None:
-    is_transaction = request.get("key_type") == _TRANSACTION
-    kind = ResourceType.TRANSACTIONAL_ID if is_transaction else ResourceType.GROUP
+    """Checks a key of FindCoordinator. The key of a share coordinator is a partition of a group's topic (KIP-932);
+    brokers ask for it."""
+    key_type = request.get("key_type")
+    if key_type == _SHARE:
+        return authorization.authorize_cluster(Operation.CLUSTER_ACTION)
+    kind = ResourceType.TRANSACTIONAL_ID if key_type == _TRANSACTION else ResourceType.GROUP
     return authorization.authorize(Operation.DESCRIBE, kind, key)
 
 

@@ -37,13 +37,21 @@ class TokenSource:
     """The source of one cluster's tokens for all connections. It fetches a new token before the old one expires.
 
     fetch: blocks for seconds at most; called in a thread, one call at a time. Raises TokenRefused, OSError or
-    ValueError. While it fails, the current token stays in use until it expires.
+    ValueError. While it fails, the current token stays in use until it expires. clock: steady; all intervals are
+    measured by it, since somebody may set the time. wall: the time at which a token expires.
     """
 
-    def __init__(self, name: str, fetch: Fetch, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        name: str,
+        fetch: Fetch,
+        clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
         self._name = name
         self._fetch = fetch
         self._clock = clock
+        self._wall = wall
         self._lock = threading.Lock()
         self._under_way: Future[Token] | None = None
         self._token: Token | None = None
@@ -59,8 +67,9 @@ class TokenSource:
             now = self._clock()
             if self._under_way is not None:
                 return self._under_way
-            if now < self._renew_at or now < self._retry_at:
-                return self._settled(Future(), now)
+            is_fresh = self._is_usable() and now < self._renew_at
+            if is_fresh or now < self._retry_at:
+                return self._settled(Future())
             future: Future[Token] = Future()
             future.set_running_or_notify_cancel()  # so that no waiter can cancel it for the others
             self._under_way = future
@@ -75,7 +84,7 @@ class TokenSource:
         """Notes that a broker refused this token: the next connection gets another one, unless this one is new."""
         with self._lock:
             if self._token is token and self._clock() - self._fetched_at >= LEAST_AGE:
-                self._token, self._renew_at = None, 0.0
+                self._token = None
 
     def __call__(self, _: str) -> tuple[str, float, str, Mapping[str, str]]:
         """Returns a token for librdkafka's `oauth_cb`. Raises TokenUnavailable."""
@@ -85,35 +94,38 @@ class TokenSource:
             raise TokenUnavailable(f"no token within {PATIENCE:g} s") from None
         return token.value, token.expires_at, token.principal, dict(token.extensions)
 
-    def _settled(self, future: Future[Token], now: float) -> Future[Token]:
-        if self._token is not None and now < self._token.expires_at:
+    def _is_usable(self) -> bool:
+        return self._token is not None and self._wall() < self._token.expires_at
+
+    def _settled(self, future: Future[Token]) -> Future[Token]:
+        if self._token is not None and self._is_usable():
             future.set_result(self._token)
         else:
             future.set_exception(TokenUnavailable(self._reason))
         return future
 
     def _run(self, future: Future[Token]) -> None:
-        begun = self._clock()
+        begun, wall = self._clock(), self._wall()
         try:
             token = self._fetch()
-            if token.expires_at <= begun:
-                raise TokenRefused(f"the token ended {begun - token.expires_at:.0f} s ago")
+            if token.expires_at <= wall:
+                raise TokenRefused(f"the token ended {wall - token.expires_at:.0f} s ago")
         except Exception as problem:  # noqa: BLE001 - becomes the error of all waiting connections
             self._failed(problem)
         else:
-            self._fetched(token, begun)
+            self._fetched(token, begun, token.expires_at - wall)
         self._end(future)
 
     def _end(self, future: Future[Token]) -> None:
         with self._lock:
             self._under_way = None
-            self._settled(future, self._clock())
+            self._settled(future)
 
-    def _fetched(self, token: Token, begun: float) -> None:
+    def _fetched(self, token: Token, begun: float, lifetime: float) -> None:
         with self._lock:
             had_failed, self._reason = bool(self._reason), ""
             self._token, self._fetched_at, self._backoff = token, begun, 0.0
-            self._renew_at = begun + RENEWED_AFTER * (token.expires_at - begun)
+            self._renew_at = begun + RENEWED_AFTER * lifetime
         if had_failed:
             log.info("tokens fetched again", cluster=self._name)
 

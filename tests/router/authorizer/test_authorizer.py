@@ -7,10 +7,11 @@ import pytest
 
 from mesh.routing.guards.table import GUARDS
 from mesh.wire.apis import ApiKey
+from mesh.wire.errors import ErrorCode
 from tests.integration.jars import missing_programs
 from tests.router.authorizer.bed import ASKED, Sides
 from tests.router.authorizer.differences import differences
-from tests.router.authorizer.rules import USERS
+from tests.router.authorizer.rules import MINE, USERS
 
 pytestmark = [
     pytest.mark.kafka,
@@ -32,3 +33,18 @@ def test_what_is_advertised_has_a_guard(sides: Sides) -> None:
 def test_errors_are_a_brokers(sides: Sides, api_key: ApiKey) -> None:
     differing = [f"{user}: {each}" for user in USERS for each in differences(sides, api_key, user)]
     assert not differing, "\n".join(differing)
+
+
+def test_users_that_may_find_share_coordinators(sides: Sides) -> None:
+    """Brokers ask for them. Their keys name a partition of a group."""
+    request = {"key_type": 2, "coordinator_keys": [f"{MINE}:{sides.questions.ids[MINE]}:0"]}
+
+    def is_refused(side: str, user: str) -> bool:
+        answer = sides.clients[side, user].ask(ApiKey.FIND_COORDINATOR, 6, request)
+        assert answer is not None
+        (found,) = answer["coordinators"]
+        return bool(found["error_code"] == ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+
+    mesh, broker = ({user: is_refused(side, user) for user in USERS} for side in ("mesh", "broker"))
+    assert mesh == broker
+    assert any(mesh.values())

@@ -17,9 +17,10 @@ LIFETIME = 100.0
 
 @dataclass(slots=True)
 class Bench:
-    """A source, its clock, and its issuer."""
+    """A source, its clock, and its issuer. set_by: seconds by which somebody has set the time."""
 
     now: float = 1_000.0
+    set_by: float = 0.0
     fetched: int = 0
     problem: Exception | None = None
     lifetime: float = LIFETIME
@@ -30,10 +31,13 @@ class Bench:
         self.fetched += 1
         if self.problem is not None:
             raise self.problem
-        return Token(f"token-{self.fetched}", self.now + self.lifetime, "mesh", {"a": "b"})
+        return Token(f"token-{self.fetched}", self.wall() + self.lifetime, "mesh", {"a": "b"})
+
+    def wall(self) -> float:
+        return self.now + self.set_by
 
     def source(self) -> TokenSource:
-        return TokenSource("eu", self.fetch, lambda: self.now)
+        return TokenSource("eu", self.fetch, lambda: self.now, self.wall)
 
 
 @pytest.fixture
@@ -122,6 +126,28 @@ def test_one_that_a_broker_refuses_is_given_up_unless_it_is_new(bench: Bench) ->
     assert taken(source) == "token-2"
     source.refused(first)
     assert taken(source) == "token-2", "another one is meant"
+
+
+def test_a_time_that_is_set_back_stops_no_renewal(bench: Bench) -> None:
+    source = bench.source()
+    assert taken(source) == "token-1"
+    bench.set_by = -3_600
+    bench.now += LEAST_AGE
+    source.refused(source.request().result(10))
+    assert taken(source) == "token-2"
+    bench.problem = OSError("refused")
+    bench.now += 0.8 * LIFETIME
+    assert taken(source) == "token-2"
+    bench.problem, bench.set_by = None, -7_200
+    bench.now += BACKOFF
+    assert taken(source) == "token-4", "it is tried again after the rest, whatever the time is"
+
+
+def test_a_time_that_is_set_forward_ends_a_token(bench: Bench) -> None:
+    source = bench.source()
+    assert taken(source) == "token-1"
+    bench.set_by = 3_600
+    assert taken(source) == "token-2"
 
 
 def test_librdkafka_is_given_the_same(bench: Bench) -> None:
