@@ -17,7 +17,7 @@ from mesh.commands.serving import check, credential, demo, run
 
 # Tracebacks would show local variables, and with them the secrets of a configuration.
 app = typer.Typer(
-    help="One native-Kafka address in front of several Kafka clusters.",
+    help="A Kafka proxy that puts several Kafka clusters behind one address.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,

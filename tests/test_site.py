@@ -21,7 +21,7 @@ _SPEC.loader.exec_module(site)
         ("README.md", "docs/decisions/README.md", "decisions/README.md"),
         ("README.md", "CONTRIBUTING.md", "contributing.md"),
         ("README.md", "docs/pictures/demo.svg", "pictures/demo.svg"),
-        ("docs/migration.md", "../README.md#what-is-not", "index.md#what-is-not"),
+        ("docs/migration.md", "../README.md#what-a-pool-guarantees", "index.md#what-a-pool-guarantees"),
         ("docs/migration.md", "tools.md#kafkas-tools-at-the-mesh", "tools.md#kafkas-tools-at-the-mesh"),
         ("docs/configuration.md", "../config/full.yaml", "config/full.yaml"),
         ("docs/decisions/README.md", "0003-virtual-offsets-with-slots.md", "0003-virtual-offsets-with-slots.md"),
