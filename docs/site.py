@@ -21,6 +21,7 @@ PAGES: Final = {
     "README.md": "index.md",
     "CONTRIBUTING.md": "contributing.md",
     "CHANGELOG.md": "changelog.md",
+    "SECURITY.md": "security-reports.md",
     "benchmarks/README.md": "benchmarks.md",
 }
 """Pages that do not stand in docs/: where they are on the site."""
