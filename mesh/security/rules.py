@@ -178,6 +178,7 @@ class Access:
     mine: Sequence[Rule] = ()
     is_super_user: bool = False
     _decisions: dict[tuple[Operation, ResourceType, str], bool] = field(default_factory=dict)
+    _allows_any: dict[tuple[Operation, ResourceType], bool] = field(default_factory=dict)
 
     @property
     def is_unlimited(self) -> bool:
@@ -212,6 +213,13 @@ class Access:
     def allows_any(self, operation: Operation, resource_type: ResourceType) -> bool:
         """Returns whether there is a name for which the operation is allowed (`Authorizer.authorizeByResourceType`).
         Implied operations do not count."""
+        asked = (operation, resource_type)
+        known = self._allows_any.get(asked)
+        if known is None:
+            known = self._allows_any[asked] = self._decide_any(operation, resource_type)
+        return known
+
+    def _decide_any(self, operation: Operation, resource_type: ResourceType) -> bool:
         if self.allows(operation, resource_type, ""):
             return True
         about = [rule for rule in self.mine if rule.resource_type is resource_type and rule.names_directly(operation)]

@@ -240,6 +240,15 @@ def test_what_is_denied_of_all_that_is_allowed(
     assert access.allows_any(Operation.WRITE, TOPIC) is expected
 
 
+def test_decisions_for_any_name_are_kept() -> None:
+    """Each producer asks for one. With many rules it takes long."""
+    access = Rules((rule("orders", operations={Operation.WRITE}),)).access(ALICE, HOST)
+    assert access.allows_any(Operation.WRITE, TOPIC)
+    access.mine = ()
+    assert access.allows_any(Operation.WRITE, TOPIC)
+    assert not access.allows_any(Operation.ALTER, TOPIC)
+
+
 def test_for_any_name_where_what_no_rule_names_is_open() -> None:
     write = {Operation.WRITE}
     rules = Rules((rule("orders", operations=write, permission=Permission.DENY),), allow_everyone_if_no_rule=True)
