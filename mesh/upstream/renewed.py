@@ -38,14 +38,14 @@ class Renewed(Generic[Client]):
         self._make = make
         self._retire = retire
         self._clock = clock
-        self._seen: Signature = ()
+        self._seen: Signature | None = None
         self._look_at = 0.0
 
     def get(self) -> Client:
         """Returns the client. If a changed file cannot be used, that is the old client, and a later call tries again.
         Raises the errors of `make` if there is no client yet."""
         now, current = self._clock(), self.current
-        if current is not None and (not self._paths or now < self._look_at):
+        if current is not None and (now < self._look_at or (not self._paths and self._seen is not None)):
             return current
         self._look_at = now + INTERVAL
         seen = signature_of(self._paths)
@@ -61,6 +61,10 @@ class Renewed(Generic[Client]):
         if current is not None:
             self._retire(current)
         return made
+
+    def renew(self) -> None:
+        """Lets the next call of `get` make a client, although no file has changed. If it cannot, the old one stays."""
+        self._seen, self._look_at = None, 0.0
 
     def forget(self) -> None:
         """Forgets the client; the next call of `get` makes one."""

@@ -83,3 +83,18 @@ def test_what_cannot_be_used_is_tried_again_while_the_old_one_works(file: Path) 
     assert client.get() == 1
     maker.now += INTERVAL
     assert (client.get(), maker.retired) == (2, [1])
+
+
+def test_it_is_made_again_when_asked(file: Path) -> None:
+    """Also without files."""
+    for maker, properties in ((Maker(), {}), (Maker(), {"ssl.certificate.location": str(file)})):
+        client = maker.client(**properties)
+        assert client.get() == 1
+        client.renew()
+        maker.problem = UNUSABLE
+        assert (client.get(), maker.retired) == (1, [])
+        maker.problem = None
+        assert client.get() == 1, "it is tried every few seconds"
+        maker.now += INTERVAL
+        assert (client.get(), maker.retired) == (2, [1])
+        assert client.get() == 2
