@@ -63,6 +63,7 @@ class TaskName(Enum):
     INTERCEPTOR_WORKER = "interceptor_worker", Owner.VIRTUAL_CLUSTER
     LEADERS = "leaders", Owner.VIRTUAL_CLUSTER
     LEG = "leg", Owner.CONNECTION
+    LOGINS = "logins", Owner.CLUSTER
     LOOP_LAG = "loop_lag", Owner.PROCESS
     MEMBERS_ELSEWHERE = "members_elsewhere", Owner.GROUP
     METRICS_EXPORT = "metrics_export", Owner.PROCESS

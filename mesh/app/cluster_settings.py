@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from mesh.listener.certificates import watched_certificate
@@ -12,14 +13,23 @@ from mesh.listener.watched_files import Watched
 from mesh.records.spans import ClusterName
 from mesh.upstream.links.client_tls import ClientTls
 from mesh.upstream.links.connection_settings import ConnectionSettings
+from mesh.upstream.links.handshake import CLOSED, Unreachable, connect
+from mesh.upstream.links.logins import Address, LoginRefusal, LoginWatch
 
 
 class ClusterSettings:
     """The settings of the mesh's own connections to each cluster. All connections to a cluster share its TLS, whose
-    files are watched. watched: the watched files of the process, which gets those of the clusters."""
+    files are watched. watched: the watched files of the process, which gets those of the clusters. report: called with
+    the reason why no node of a cluster accepts the login, and with None when one accepts again."""
 
-    def __init__(self, watched: list[Watched[Any]]) -> None:
+    def __init__(
+        self,
+        watched: list[Watched[Any]],
+        report: Callable[[ClusterName, LoginRefusal | None], object] = lambda *_: None,
+    ) -> None:
         self._watched = watched
+        self._report = report
+        self._logins: dict[ClusterName, LoginWatch] = {}
         self._files: dict[ClusterName, Watched[Any]] = {}
         self._settings: dict[ClusterName, ConnectionSettings] = {}
 
@@ -30,25 +40,48 @@ class ClusterSettings:
         """Keeps settings that were just read. If the TLS properties of a cluster are the same as before, all its
         connections get the new context."""
         for name, each in settings.items():
-            tls = each.tls
-            known = self._settings[name].tls if name in self._settings else None
-            if tls is not None and known is not None and known.is_like(tls):
-                known.take(tls.context)
-                self._settings[name] = replace(each, tls=known)
-                continue
-            self.drop(name)
-            self._settings[name] = each
-            if tls is not None and tls.files:
-                files = self._files[name] = _watched(name, tls)
-                with suppress(OSError, ValueError):  # the next check reads them again
-                    files.first()
-                self._watched.append(files)
+            before = self._settings.get(name)
+            kept = self._keep_tls(name, each, before.tls if before is not None else None)
+            if kept != before:
+                self._watch_logins(name, kept)
+
+    def close(self) -> None:
+        """Ends the watches over logins."""
+        for logins in self._logins.values():
+            logins.close()
 
     def drop(self, name: ClusterName) -> None:
         """Forgets a cluster."""
         self._settings.pop(name, None)
         if (files := self._files.pop(name, None)) is not None:
             self._watched.remove(files)
+        if (logins := self._logins.pop(name, None)) is not None:
+            logins.close()
+
+    def _keep_tls(self, name: ClusterName, new: ConnectionSettings, known: ClientTls | None) -> ConnectionSettings:
+        tls = new.tls
+        if tls is not None and known is not None and known.is_like(tls):
+            known.take(tls.context)
+            return replace(new, tls=known)
+        if (files := self._files.pop(name, None)) is not None:
+            self._watched.remove(files)
+        if tls is not None and tls.files:
+            files = self._files[name] = _watched(name, tls)
+            with suppress(OSError, ValueError):  # the next check reads them again
+                files.first()
+            self._watched.append(files)
+        return new
+
+    def _watch_logins(self, name: ClusterName, settings: ConnectionSettings) -> None:
+        self._settings[name] = settings
+        if (before := self._logins.pop(name, None)) is not None:
+            before.close()
+
+        async def attempt(address: Address) -> None:
+            with suppress(Unreachable):  # the logins have noted it
+                (await connect(*address, settings)).fail(CLOSED)
+
+        self._logins[name] = LoginWatch(name, settings.logins, attempt, partial(self._report, name))
 
 
 def _watched(name: ClusterName, tls: ClientTls) -> Watched[Any]:

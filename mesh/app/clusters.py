@@ -27,11 +27,14 @@ from mesh.upstream.engine_choice import EngineChoice, choose, make_engine
 from mesh.upstream.librdkafka_properties import Properties
 from mesh.upstream.links.buffers import ReceiveBuffers
 from mesh.upstream.links.connection_settings import ConnectionSettings, connection_settings_or_reason
+from mesh.upstream.links.logins import LoginRefusal
 from mesh.upstream.problems import UpstreamProblem
 from mesh.upstream.writers.dead_letters import DeadLetterWriter
 
 log = get_logger(__name__)
 
+LOGINS: Final = "logins"
+"""The part that reports the logins of the mesh's own connections."""
 FIRST_ANSWERS = 6.0
 """Seconds for which clients wait for clusters at the start. A cluster that has not answered by then joins later."""
 
@@ -51,7 +54,7 @@ class UpstreamClusters:
         self._report = report
         self._config = config
         self._by_name = _by_name(config)
-        self._settings = ClusterSettings(watched)
+        self._settings = ClusterSettings(watched, self._login_reported)
         self._engines: dict[ClusterName, EngineChoice] = {}
         for name in self._by_name:
             self._choose_engine(name)
@@ -172,6 +175,7 @@ class UpstreamClusters:
     def close(self) -> None:
         """Closes all of them. Raises the last error if some cannot be closed."""
         with ExitStack() as closing:
+            closing.callback(self._settings.close)
             for catalog in self._catalogs.values():
                 closing.callback(catalog.close)
             for writer in self._writers.values():
@@ -225,6 +229,14 @@ class UpstreamClusters:
                     self._report(cluster, topics)
             case CatalogUnreachable(cluster, reason, problem):
                 not_reached(self._upstream_health, cluster, problem, reason)
+
+    def _login_reported(self, name: ClusterName, refusal: LoginRefusal | None) -> None:
+        if refusal is None:
+            self._upstream_health.end(UpstreamProblem.CREDENTIALS, name, part=LOGINS)
+            return
+        self._upstream_health.begin(refusal.problem, name, refusal.reason, part=LOGINS)
+        if name in self._catalogs:
+            self._catalogs[name].connect_soon()
 
     def _configured(self, cluster: ClusterName) -> set[TopicName]:
         """Returns the topics that the configuration names on a cluster."""
