@@ -57,6 +57,7 @@ class TaskName(Enum):
     ENGINE_CLOSE = "engine_close", Owner.GROUP
     FETCH = "fetch", Owner.REQUEST
     GROUP_OFFSETS = "group_offsets", Owner.GROUP
+    GROUP_RENEWAL = "group_renewal", Owner.CLUSTER
     HANDSHAKE = "handshake", Owner.CONNECTION
     INTAKE = "intake", Owner.GROUP
     INTERCEPTION = "interception", Owner.REQUEST

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from mesh.listener.certificates import watched_certificate
+from mesh.app.cluster_files import watched_by_librdkafka, watched_by_links
 from mesh.listener.watched_files import Watched
 from mesh.records.spans import ClusterName
 from mesh.upstream.links.client_tls import ClientTls
@@ -20,15 +20,18 @@ from mesh.upstream.links.logins import Address, LoginRefusal, LoginWatch
 class ClusterSettings:
     """The settings of the mesh's own connections to each cluster. All connections to a cluster share its TLS, whose
     files are watched. watched: the watched files of the process, which gets those of the clusters. report: called with
-    the reason why no node of a cluster accepts the login, and with None when one accepts again."""
+    the reason why no node of a cluster accepts the login, and with None when one accepts again. changed: called with a
+    cluster when the content of its files has changed, and is in use."""
 
     def __init__(
         self,
         watched: list[Watched[Any]],
         report: Callable[[ClusterName, LoginRefusal | None], object] = lambda *_: None,
+        changed: Callable[[ClusterName], object] = lambda _: None,
     ) -> None:
         self._watched = watched
         self._report = report
+        self._changed = changed
         self._logins: dict[ClusterName, LoginWatch] = {}
         self._files: dict[ClusterName, Watched[Any]] = {}
         self._settings: dict[ClusterName, ConnectionSettings] = {}
@@ -44,6 +47,10 @@ class ClusterSettings:
             kept = self._keep_tls(name, each, before.tls if before is not None else None)
             if kept != before:
                 self._watch_logins(name, kept)
+
+    def watch_files(self, name: ClusterName, properties: Mapping[str, Any]) -> None:
+        """Watches the files of a cluster to which only librdkafka connects."""
+        self._watch(name, watched_by_librdkafka(name, properties, partial(self._changed, name)))
 
     def close(self) -> None:
         """Ends the watches over logins."""
@@ -63,14 +70,20 @@ class ClusterSettings:
         if tls is not None and known is not None and known.is_like(tls):
             known.take(tls.context)
             return replace(new, tls=known)
-        if (files := self._files.pop(name, None)) is not None:
-            self._watched.remove(files)
-        if tls is not None and tls.files:
-            files = self._files[name] = _watched(name, tls)
-            with suppress(OSError, ValueError):  # the next check reads them again
-                files.first()
-            self._watched.append(files)
+        has_files = tls is not None and tls.files
+        self._watch(name, watched_by_links(name, tls, partial(self._changed, name)) if tls and has_files else None)
         return new
+
+    def _watch(self, name: ClusterName, files: Watched[Any] | None) -> None:
+        """Watches files of a cluster in the place of earlier ones."""
+        if (before := self._files.pop(name, None)) is not None:
+            self._watched.remove(before)
+        if files is None:
+            return
+        self._files[name] = files
+        with suppress(OSError, ValueError):  # the next check reads them again
+            files.first()
+        self._watched.append(files)
 
     def _watch_logins(self, name: ClusterName, settings: ConnectionSettings) -> None:
         self._settings[name] = settings
@@ -82,9 +95,3 @@ class ClusterSettings:
                 (await connect(*address, settings)).fail(CLOSED)
 
         self._logins[name] = LoginWatch(name, settings.logins, attempt, partial(self._report, name))
-
-
-def _watched(name: ClusterName, tls: ClientTls) -> Watched[Any]:
-    if tls.certificate_file is None:
-        return Watched(tls.files, tls.read, tls.take)
-    return watched_certificate({"cluster": name}, tls.certificate_file, tls.files, tls.read, tls.take)

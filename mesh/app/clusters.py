@@ -50,11 +50,13 @@ class UpstreamClusters:
         report: Callable[[ClusterName, Mapping[TopicName, int]], None],
         watched: list[Watched[Any]],
     ) -> None:
+        self.files_changed: Callable[[ClusterName], object] = lambda _: None
+        """Called when the content of the files of a cluster's properties has changed, and is in use."""
         self._upstream_health = upstream_health
         self._report = report
         self._config = config
         self._by_name = _by_name(config)
-        self._settings = ClusterSettings(watched, self._login_reported)
+        self._settings = ClusterSettings(watched, self._login_reported, lambda name: self.files_changed(name))
         self._engines: dict[ClusterName, EngineChoice] = {}
         for name in self._by_name:
             self._choose_engine(name)
@@ -186,6 +188,8 @@ class UpstreamClusters:
         choice = self._engines[name] = choose(cluster.engine.value, properties_of(cluster))
         if choice.settings is not None:
             self._settings.keep({name: choice.settings})
+        else:
+            self._settings.watch_files(name, properties_of(cluster))
         if choice.reason:
             log.warning("cluster read by librdkafka", cluster=name, reason=choice.reason)
 

@@ -96,7 +96,7 @@ class TopicCatalog:
         self._refresh_requested.set()
 
     def _run(self) -> None:
-        admins = Renewed(self._properties, lambda: AdminClient(self._properties))
+        admins = Renewed("catalog", self._properties, lambda: AdminClient(self._properties))
         while not self._closed:
             began = time.monotonic()
             try:
