@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -9,12 +10,14 @@ from functools import partial
 from typing import Any
 
 from mesh.app.cluster_files import watched_by_librdkafka, watched_by_links
+from mesh.listener.certificates import end_of
 from mesh.listener.watched_files import Watched
 from mesh.records.spans import ClusterName
 from mesh.upstream.links.client_tls import ClientTls
 from mesh.upstream.links.connection_settings import ConnectionSettings
 from mesh.upstream.links.handshake import CLOSED, Unreachable, connect
 from mesh.upstream.links.logins import Address, LoginRefusal, LoginWatch
+from mesh.upstream.problems import UpstreamProblem
 
 
 class ClusterSettings:
@@ -51,6 +54,12 @@ class ClusterSettings:
     def watch_files(self, name: ClusterName, properties: Mapping[str, Any]) -> None:
         """Watches the files of a cluster to which only librdkafka connects."""
         self._watch(name, watched_by_librdkafka(name, properties, partial(self._changed, name)))
+
+    def explained(self, name: ClusterName, problem: UpstreamProblem, reason: str) -> str:
+        """Returns the reason of a problem with a cluster. Brokers do not say that a certificate has ended, only that
+        they do not accept it."""
+        ended = end_of(self._files.get(name), time.time()) if problem is UpstreamProblem.ENCRYPTION else ""
+        return f"{ended}; {reason}" if ended else reason
 
     def close(self) -> None:
         """Ends the watches over logins."""

@@ -232,13 +232,14 @@ class UpstreamClusters:
                 if not self._is_silent:
                     self._report(cluster, topics)
             case CatalogUnreachable(cluster, reason, problem):
-                not_reached(self._upstream_health, cluster, problem, reason)
+                not_reached(self._upstream_health, cluster, problem, self._settings.explained(cluster, problem, reason))
 
     def _login_reported(self, name: ClusterName, refusal: LoginRefusal | None) -> None:
         if refusal is None:
             self._upstream_health.end(UpstreamProblem.CREDENTIALS, name, part=LOGINS)
             return
-        self._upstream_health.begin(refusal.problem, name, refusal.reason, part=LOGINS)
+        reason = self._settings.explained(name, refusal.problem, refusal.reason)
+        self._upstream_health.begin(refusal.problem, name, reason, part=LOGINS)
         if name in self._catalogs:
             self._catalogs[name].connect_soon()
 

@@ -103,6 +103,13 @@ def samples(watched: Iterable[Watched[Any]], clock: Callable[[], float] = time.t
         yield MetricSample(CERTIFICATE_ENDS_SOON, labels, now >= lifetime.last_part)
 
 
+def end_of(watched: Watched[Any] | None, now: float) -> str:
+    """Returns when a watched certificate has ended, in words; "" if it has not. now: seconds since 1970."""
+    if not isinstance(watched, WatchedCertificate) or watched.lifetime is None or now < watched.lifetime.ends:
+        return ""
+    return f"{watched.path} ended at {_time(watched.lifetime.ends)}"
+
+
 def degraded(watched: Iterable[Watched[Any]], now: float) -> list[dict[str, object]]:
     """Returns the certificates that have ended or end soon, in the form of `UpstreamHealth.described`. now: seconds
     since 1970."""
