@@ -44,11 +44,13 @@ class ClusterSettings:
 
     def keep(self, settings: Mapping[ClusterName, ConnectionSettings]) -> None:
         """Keeps settings that were just read. If the TLS properties of a cluster are the same as before, all its
-        connections get the new context."""
+        connections get the new context. If only the user name or the password has changed, they get those, too."""
         for name, each in settings.items():
             before = self._settings.get(name)
             kept = self._keep_tls(name, each, before.tls if before is not None else None)
-            if kept != before:
+            if kept == before:
+                before.login.take(kept.login)
+            else:
                 self._watch_logins(name, kept)
 
     def watch_files(self, name: ClusterName, properties: Mapping[str, Any]) -> None:
@@ -60,6 +62,11 @@ class ClusterSettings:
         they do not accept it."""
         ended = end_of(self._files.get(name), time.time()) if problem is UpstreamProblem.ENCRYPTION else ""
         return f"{ended}; {reason}" if ended else reason
+
+    def forget_refusal(self, name: ClusterName) -> None:
+        """Forgets that a refusal of a cluster was reported, as its problems are forgotten."""
+        if name in self._logins:
+            self._logins[name].forget()
 
     def close(self) -> None:
         """Ends the watches over logins."""

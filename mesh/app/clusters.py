@@ -222,6 +222,7 @@ class UpstreamClusters:
         for kept in (self._answered, self._known, self._engines, self.addresses):
             kept.pop(name, None)
         self._upstream_health.forget_cluster(name)
+        self._settings.forget_refusal(name)
 
     def _catalog_event(self, event: CatalogEvent) -> None:
         self._answered[event.cluster].set()

@@ -15,6 +15,17 @@ from mesh.upstream.tokens.source import TokenSource
 _FAMILIES: Final = {"any": socket.AF_UNSPEC, "v4": socket.AF_INET, "v6": socket.AF_INET6}
 
 
+@dataclass(slots=True, repr=False)
+class Login:
+    """The user name and password for SASL. They may change; connections that are made afterwards use the new ones."""
+
+    username: str = ""
+    password: str = ""
+
+    def take(self, other: Login) -> None:
+        self.username, self.password = other.username, other.password
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class ConnectionSettings:
     """The settings of the mesh's own connections to one cluster. Times are in seconds.
@@ -25,8 +36,7 @@ class ConnectionSettings:
 
     tls: ClientTls | None = None
     mechanism: str | None = None
-    username: str = ""
-    password: str = ""
+    login: Login = field(default_factory=Login, compare=False)
     tokens: TokenSource | None = None
     client_id: str = "kafka-mesh"
     setup_timeout: float = 10.0
@@ -54,8 +64,7 @@ def connection_settings_of(properties: Mapping[str, Any]) -> ConnectionSettings:
     return ConnectionSettings(
         tls=ClientTls(properties) if protocol.endswith("ssl") else None,
         mechanism=mechanism_of(properties) if protocol.startswith("sasl") else None,
-        username=properties.get("sasl.username", ""),
-        password=properties.get("sasl.password", ""),
+        login=Login(properties.get("sasl.username", ""), properties.get("sasl.password", "")),
         tokens=properties.get(TOKENS),
         client_id=properties.get("client.id", "kafka-mesh"),
         setup_timeout=seconds("socket.connection.setup.timeout.ms", 10_000),

@@ -188,7 +188,7 @@ async def _authenticate(connection: RequestConnection, settings: ConnectionSetti
     if error:
         reason = f"the broker does not know the SASL mechanism {mechanism}; it has {', '.join(known)}"
         raise Unreachable(reason, UpstreamProblem.CREDENTIALS)
-    name, password = settings.username, settings.password
+    name, password = settings.login.username, settings.login.password
     if mechanism == PLAIN:
         await _send_token(connection, f"\0{name}\0{password}".encode())
         return

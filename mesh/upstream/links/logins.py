@@ -101,6 +101,10 @@ class LoginWatch:
         if self._task is not None:
             self._task.cancel()
 
+    def forget(self) -> None:
+        """Forgets what was reported."""
+        self._reported = None
+
     def _refused(self) -> None:
         if self._task is None or self._task.done():
             self._task = begin(OwnedTask(TaskName.LOGINS, cluster=self._cluster), self._run)
