@@ -17,8 +17,8 @@ from confluent_kafka import Consumer, KafkaException, Producer
 
 from tests.integration.feeding import log_ends
 from tests.integration.kafka import CLIENT_PROPERTIES
-from tests.integration.mesh_process import MeshProcess
-from tests.integration.processes import eventually, free_port, free_ports
+from tests.integration.mesh_process import KAFKA_MESH, MeshProcess
+from tests.integration.processes import completed, eventually, free_port, free_ports
 from tests.integration.security.certificates import Authority, Pair
 from tests.integration.security.guarded import Guarded
 
@@ -31,8 +31,9 @@ LETTERS, JOURNAL, STORE = "renewed-letters", "renewed-journal", "renewed-store"
 
 @dataclass(slots=True)
 class Traffic:
-    """Writes a record a moment over a new connection to each way in, and reads those of the pools. stands: the longest
-    time without a record that got through, by way."""
+    """Writes two records a second to each way in, each over a new connection, and reads those of the pools. ways, pools:
+    the bootstrap servers and the topic of each. sent: the values that were stored. read: the number of times that each
+    value was read."""
 
     ways: Mapping[str, tuple[str, str]]
     pools: Mapping[str, tuple[str, str]]
@@ -131,6 +132,7 @@ def configuration(guarded: Guarded, pair: Pair) -> tuple[dict[str, Any], dict[st
     }
     process = {
         "process_id": "mesh-1",
+        "drain_grace": "3s",
         "metadata_refresh": "1s",
         "journal": {"cluster": "raw", "topic": JOURNAL, "create": True},
         "store": {"cluster": "raw", "topic": STORE, "create": True},
@@ -167,13 +169,64 @@ def renewals(mesh: MeshProcess, cluster: str) -> int:
 
 
 def in_flight_at_leaves(mesh: MeshProcess) -> int:
-    """The records that members held, and had not committed, when their group left a cluster."""
-    return sum(each["in_flight"] for each in mesh.log_entries() if each["event"] == "upstream cluster left")
+    """The records that members of the traffic held, and had not committed, when their group left a cluster."""
+    left = [each for each in mesh.log_entries() if each["event"] == "upstream cluster left"]
+    return sum(each["in_flight"] for each in left if each["group"].startswith("renewed-"))
+
+
+@dataclass(slots=True)
+class Stuck:
+    """Members that commit nothing, one of each pool, whose records an operator writes as dead letters."""
+
+    guarded: Guarded
+    mesh: MeshProcess
+    consumers: list[Consumer]
+    buried: int = 0
+
+    def bury(self) -> None:
+        """Writes the next record of each pool; returns when both are stored."""
+        for name, topic in TOPICS.items():
+            place = f"{name}/{topic}-0@{self.buried}"
+            eventually(f"{place} is buried", partial(self._is_buried, name, place))
+        self.buried += 1
+        written = len(TOPICS) * self.buried
+        eventually("the letters are written", lambda: sum(log_ends(self.guarded.cluster, LETTERS).values()) >= written)
+
+    def _is_buried(self, pool: str, place: str) -> bool:
+        options = ["--group", "stuck", "--virtual-cluster", pool, "--partition", place]
+        return completed([KAFKA_MESH, "bury", self.mesh.file, *options]).returncode == 0
+
+
+@pytest.fixture
+def stuck(guarded: Guarded, mesh: tuple[MeshProcess, Pair, dict[str, str]]) -> Iterator[Stuck]:
+    running, _, listen = mesh
+    properties = {"group.id": "stuck", "auto.offset.reset": "earliest", "enable.auto.commit": False}
+    found = Stuck(guarded, running, [])
+    for name, topic in TOPICS.items():
+        consumer = Consumer({**CLIENT_PROPERTIES, "bootstrap.servers": listen[name], **properties})
+        consumer.subscribe([topic])
+        found.consumers.append(consumer)
+    stopping = threading.Event()
+
+    def poll() -> None:
+        while not stopping.is_set():
+            for each in found.consumers:
+                each.poll(0.1)
+
+    polling = threading.Thread(target=poll)
+    polling.start()
+    yield found
+    stopping.set()
+    polling.join()
+    for each in found.consumers:
+        each.close()
 
 
 def test_nothing_stands_while_certificates_are_renewed(
-    guarded: Guarded, mesh: tuple[MeshProcess, Pair, dict[str, str]]
+    guarded: Guarded, mesh: tuple[MeshProcess, Pair, dict[str, str]], stuck: Stuck
 ) -> None:
+    """Neither a pool of each engine, nor a relay, a union, dead letters or the journal. Only records that were not
+    committed when a group joined again come twice."""
     running, pair, listen = mesh
     traffic = Traffic(
         {"relay": (listen["relay"], TOPICS["raw"]), "union": (listen["union"], TOPICS["librdkafka"])},
@@ -182,6 +235,7 @@ def test_nothing_stands_while_certificates_are_renewed(
     traffic.begin()
     try:
         eventually("records come", lambda: all(traffic.read.values()), timeout=60)
+        stuck.bury()
         began = time.monotonic()
         for number in range(1, RENEWALS + 1):
             time.sleep(max(0.0, began + (number - 0.5) * EVERY - time.monotonic()))
@@ -199,6 +253,7 @@ def test_nothing_stands_while_certificates_are_renewed(
         pages = sum(log_ends(guarded.cluster, JOURNAL).values())
         for way in traffic.ways:
             eventually(f"{way} goes on", partial(_has_more, traffic, way, at[way]), timeout=60)
+        stuck.bury()
         eventually("the journal goes on", lambda: sum(log_ends(guarded.cluster, JOURNAL).values()) > pages, timeout=60)
         for pool, way in (("raw", "relay"), ("librdkafka", "union")):
             value = traffic.sent[way][-1]
