@@ -330,6 +330,6 @@ def test_a_static_member_whose_client_is_replaced_moves_no_partition(
                     again = await whole(new, 2)
                     assert {partition: each.start for partition, each in again.items()} == dict.fromkeys(mine, 70)
                     await new.ends(2)
-                    assert other.all(Revoked) == other.all(Lost) == []
+                    assert (other.all(Revoked), other.all(Lost)) == ([], [])
 
     run(test)

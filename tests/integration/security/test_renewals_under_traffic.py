@@ -31,9 +31,8 @@ LETTERS, JOURNAL, STORE = "renewed-letters", "renewed-journal", "renewed-store"
 
 @dataclass(slots=True)
 class Traffic:
-    """Writes two records a second to each way in, each over a new connection, and reads those of the pools. ways, pools:
-    the bootstrap servers and the topic of each. sent: the values that were stored. read: the number of times that each
-    value was read."""
+    """Two records a second to each way in, each over a new connection, and readers of the pools. ways, pools: the
+    bootstrap servers and the topic of each. sent: the values that were stored. read: how often each value was read."""
 
     ways: Mapping[str, tuple[str, str]]
     pools: Mapping[str, tuple[str, str]]
