@@ -57,12 +57,14 @@ class TaskName(Enum):
     ENGINE_CLOSE = "engine_close", Owner.GROUP
     FETCH = "fetch", Owner.REQUEST
     GROUP_OFFSETS = "group_offsets", Owner.GROUP
+    GROUP_RENEWAL = "group_renewal", Owner.CLUSTER
     HANDSHAKE = "handshake", Owner.CONNECTION
     INTAKE = "intake", Owner.GROUP
     INTERCEPTION = "interception", Owner.REQUEST
     INTERCEPTOR_WORKER = "interceptor_worker", Owner.VIRTUAL_CLUSTER
     LEADERS = "leaders", Owner.VIRTUAL_CLUSTER
     LEG = "leg", Owner.CONNECTION
+    LOGINS = "logins", Owner.CLUSTER
     LOOP_LAG = "loop_lag", Owner.PROCESS
     MEMBERS_ELSEWHERE = "members_elsewhere", Owner.GROUP
     METRICS_EXPORT = "metrics_export", Owner.PROCESS

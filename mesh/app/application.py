@@ -26,6 +26,7 @@ from mesh.admin.peers import PeerApi
 from mesh.admin.records import RecordApi
 from mesh.admin.replays import ReplayApi
 from mesh.admin.topologies import TopologyApi
+from mesh.app import renewing
 from mesh.app.clusters import UpstreamClusters, settings_for
 from mesh.app.exporting import Exporting
 from mesh.app.from_config import properties_of
@@ -135,7 +136,10 @@ class Application:
             loaded, file, memory, self._clusters, self._virtual_clusters, self.task_health, number
         )
         self._metrics.add_collector(loop_lag.samples)
+        self._renewal = renewing.GroupRenewal(self._virtual_clusters.pools, lambda: self._reconfiguring.grace)
+        self._clusters.files_changed = self._renewal.soon
         self._metrics.add_collector(self._reconfiguring.samples)
+        self._metrics.add_collector(renewing.samples)
         self._metrics.add_collector(partial(certificates.samples, self._virtual_clusters.watched))
         self._readiness = Readiness(
             upstream_health,
@@ -218,6 +222,7 @@ class Application:
         """Lets members commit what they hold. Then it stops accepting, answers waiting requests, commits, and leaves
         the upstream groups. A step that fails keeps no other one from running. Returns whether no step has failed."""
         guard, stop = GuardedSteps(self.task_health), OwnedTask(TaskName.STOP)
+        self._renewal.close()
         with guard.step(stop):
             await self._reconfiguring.end()
         with guard.step(stop):

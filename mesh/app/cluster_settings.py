@@ -2,24 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
-from mesh.listener.certificates import watched_certificate
+from mesh.app.cluster_files import watched_by_librdkafka, watched_by_links
+from mesh.listener.certificates import end_of
 from mesh.listener.watched_files import Watched
 from mesh.records.spans import ClusterName
 from mesh.upstream.links.client_tls import ClientTls
 from mesh.upstream.links.connection_settings import ConnectionSettings
+from mesh.upstream.links.handshake import CLOSED, Unreachable, connect
+from mesh.upstream.links.logins import Address, LoginRefusal, LoginWatch
+from mesh.upstream.problems import UpstreamProblem
 
 
 class ClusterSettings:
     """The settings of the mesh's own connections to each cluster. All connections to a cluster share its TLS, whose
-    files are watched. watched: the watched files of the process, which gets those of the clusters."""
+    files are watched. watched: the watched files of the process, which gets those of the clusters. report: called with
+    the reason why no node of a cluster accepts the login, and with None when one accepts again. changed: called with a
+    cluster when the content of its files has changed, and is in use."""
 
-    def __init__(self, watched: list[Watched[Any]]) -> None:
+    def __init__(
+        self,
+        watched: list[Watched[Any]],
+        report: Callable[[ClusterName, LoginRefusal | None], object] = lambda *_: None,
+        changed: Callable[[ClusterName], object] = lambda _: None,
+    ) -> None:
         self._watched = watched
+        self._report = report
+        self._changed = changed
+        self._logins: dict[ClusterName, LoginWatch] = {}
         self._files: dict[ClusterName, Watched[Any]] = {}
         self._settings: dict[ClusterName, ConnectionSettings] = {}
 
@@ -28,30 +44,70 @@ class ClusterSettings:
 
     def keep(self, settings: Mapping[ClusterName, ConnectionSettings]) -> None:
         """Keeps settings that were just read. If the TLS properties of a cluster are the same as before, all its
-        connections get the new context."""
+        connections get the new context. If only the user name or the password has changed, they get those, too."""
         for name, each in settings.items():
-            tls = each.tls
-            known = self._settings[name].tls if name in self._settings else None
-            if tls is not None and known is not None and known.is_like(tls):
-                known.take(tls.context)
-                self._settings[name] = replace(each, tls=known)
-                continue
-            self.drop(name)
-            self._settings[name] = each
-            if tls is not None and tls.files:
-                files = self._files[name] = _watched(name, tls)
-                with suppress(OSError, ValueError):  # the next check reads them again
-                    files.first()
-                self._watched.append(files)
+            before = self._settings.get(name)
+            kept = self._keep_tls(name, each, before.tls if before is not None else None)
+            if kept == before:
+                before.login.take(kept.login)
+            else:
+                self._watch_logins(name, kept)
+
+    def watch_files(self, name: ClusterName, properties: Mapping[str, Any]) -> None:
+        """Watches the files of a cluster to which only librdkafka connects."""
+        self._watch(name, watched_by_librdkafka(name, properties, partial(self._changed, name)))
+
+    def explained(self, name: ClusterName, problem: UpstreamProblem, reason: str) -> str:
+        """Returns the reason of a problem with a cluster. Brokers do not say that a certificate has ended, only that
+        they do not accept it."""
+        ended = end_of(self._files.get(name), time.time()) if problem is UpstreamProblem.ENCRYPTION else ""
+        return f"{ended}; {reason}" if ended else reason
+
+    def forget_refusal(self, name: ClusterName) -> None:
+        """Forgets that a refusal of a cluster was reported, as its problems are forgotten."""
+        if name in self._logins:
+            self._logins[name].forget()
+
+    def close(self) -> None:
+        """Ends the watches over logins."""
+        for logins in self._logins.values():
+            logins.close()
 
     def drop(self, name: ClusterName) -> None:
         """Forgets a cluster."""
         self._settings.pop(name, None)
         if (files := self._files.pop(name, None)) is not None:
             self._watched.remove(files)
+        if (logins := self._logins.pop(name, None)) is not None:
+            logins.close()
 
+    def _keep_tls(self, name: ClusterName, new: ConnectionSettings, known: ClientTls | None) -> ConnectionSettings:
+        tls = new.tls
+        if tls is not None and known is not None and known.is_like(tls):
+            known.take(tls.context)
+            return replace(new, tls=known)
+        has_files = tls is not None and tls.files
+        self._watch(name, watched_by_links(name, tls, partial(self._changed, name)) if tls and has_files else None)
+        return new
 
-def _watched(name: ClusterName, tls: ClientTls) -> Watched[Any]:
-    if tls.certificate_file is None:
-        return Watched(tls.files, tls.read, tls.take)
-    return watched_certificate({"cluster": name}, tls.certificate_file, tls.files, tls.read, tls.take)
+    def _watch(self, name: ClusterName, files: Watched[Any] | None) -> None:
+        """Watches files of a cluster in the place of earlier ones."""
+        if (before := self._files.pop(name, None)) is not None:
+            self._watched.remove(before)
+        if files is None:
+            return
+        self._files[name] = files
+        with suppress(OSError, ValueError):  # the next check reads them again
+            files.first()
+        self._watched.append(files)
+
+    def _watch_logins(self, name: ClusterName, settings: ConnectionSettings) -> None:
+        self._settings[name] = settings
+        if (before := self._logins.pop(name, None)) is not None:
+            before.close()
+
+        async def attempt(address: Address) -> None:
+            with suppress(Unreachable):  # the logins have noted it
+                (await connect(*address, settings)).fail(CLOSED)
+
+        self._logins[name] = LoginWatch(name, settings.logins, attempt, partial(self._report, name))

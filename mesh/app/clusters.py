@@ -27,11 +27,14 @@ from mesh.upstream.engine_choice import EngineChoice, choose, make_engine
 from mesh.upstream.librdkafka_properties import Properties
 from mesh.upstream.links.buffers import ReceiveBuffers
 from mesh.upstream.links.connection_settings import ConnectionSettings, connection_settings_or_reason
+from mesh.upstream.links.logins import LoginRefusal
 from mesh.upstream.problems import UpstreamProblem
 from mesh.upstream.writers.dead_letters import DeadLetterWriter
 
 log = get_logger(__name__)
 
+LOGINS: Final = "logins"
+"""The part that reports the logins of the mesh's own connections."""
 FIRST_ANSWERS = 6.0
 """Seconds for which clients wait for clusters at the start. A cluster that has not answered by then joins later."""
 
@@ -47,11 +50,13 @@ class UpstreamClusters:
         report: Callable[[ClusterName, Mapping[TopicName, int]], None],
         watched: list[Watched[Any]],
     ) -> None:
+        self.files_changed: Callable[[ClusterName], object] = lambda _: None
+        """Called when the content of the files of a cluster's properties has changed, and is in use."""
         self._upstream_health = upstream_health
         self._report = report
         self._config = config
         self._by_name = _by_name(config)
-        self._settings = ClusterSettings(watched)
+        self._settings = ClusterSettings(watched, self._login_reported, lambda name: self.files_changed(name))
         self._engines: dict[ClusterName, EngineChoice] = {}
         for name in self._by_name:
             self._choose_engine(name)
@@ -172,6 +177,7 @@ class UpstreamClusters:
     def close(self) -> None:
         """Closes all of them. Raises the last error if some cannot be closed."""
         with ExitStack() as closing:
+            closing.callback(self._settings.close)
             for catalog in self._catalogs.values():
                 closing.callback(catalog.close)
             for writer in self._writers.values():
@@ -182,6 +188,8 @@ class UpstreamClusters:
         choice = self._engines[name] = choose(cluster.engine.value, properties_of(cluster))
         if choice.settings is not None:
             self._settings.keep({name: choice.settings})
+        else:
+            self._settings.watch_files(name, properties_of(cluster))
         if choice.reason:
             log.warning("cluster read by librdkafka", cluster=name, reason=choice.reason)
 
@@ -214,6 +222,7 @@ class UpstreamClusters:
         for kept in (self._answered, self._known, self._engines, self.addresses):
             kept.pop(name, None)
         self._upstream_health.forget_cluster(name)
+        self._settings.forget_refusal(name)
 
     def _catalog_event(self, event: CatalogEvent) -> None:
         self._answered[event.cluster].set()
@@ -224,7 +233,16 @@ class UpstreamClusters:
                 if not self._is_silent:
                     self._report(cluster, topics)
             case CatalogUnreachable(cluster, reason, problem):
-                not_reached(self._upstream_health, cluster, problem, reason)
+                not_reached(self._upstream_health, cluster, problem, self._settings.explained(cluster, problem, reason))
+
+    def _login_reported(self, name: ClusterName, refusal: LoginRefusal | None) -> None:
+        if refusal is None:
+            self._upstream_health.end(UpstreamProblem.CREDENTIALS, name, part=LOGINS)
+            return
+        reason = self._settings.explained(name, refusal.problem, refusal.reason)
+        self._upstream_health.begin(refusal.problem, name, reason, part=LOGINS)
+        if name in self._catalogs:
+            self._catalogs[name].connect_soon()
 
     def _configured(self, cluster: ClusterName) -> set[TopicName]:
         """Returns the topics that the configuration names on a cluster."""

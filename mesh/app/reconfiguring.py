@@ -35,6 +35,7 @@ from mesh.config.changes import (
     VirtualClusterRenewed,
     compare,
     fingerprint,
+    has_only_another_login,
 )
 from mesh.config.load import load
 from mesh.config.mistakes import ConfigurationError
@@ -324,6 +325,8 @@ class Reconfiguring:
         ended = {each.name for each in changes if isinstance(each, VirtualClusterRemoved | VirtualClusterRenewed)}
         begun = {each.name for each in changes if isinstance(each, VirtualClusterAdded | VirtualClusterRenewed)}
         left: dict[str, frozenset[ClusterName]] = {}
+        old, new = ({each.name: each for each in one.clusters} for one in (self.config, config))
+        other_logins = [name for name in reconnected if has_only_another_login(old[name], new[name])]
         running = self._virtual_clusters.names()
         for configured in config.virtual_clusters:
             name = configured.name
@@ -331,7 +334,7 @@ class Reconfiguring:
                 begun.add(name)
                 ended |= {name} & set(running)
                 continue
-            clusters = self._virtual_clusters.clusters_to_leave(configured, config.routers, reconnected)
+            clusters = self._virtual_clusters.clusters_to_leave(configured, config.routers, reconnected, other_logins)
             if clusters is None:
                 ended.add(name)
                 begun.add(name)

@@ -26,6 +26,7 @@ from mesh.routing.names import RouteName, RouterName
 
 Named = TypeVar("Named", Cluster, InterceptorConfig, RouterConfig, VirtualClusterConfig)
 _KEPT: Final = "unchanged: it cannot change while kafka-mesh runs"
+_LOGIN: Final = frozenset({"sasl.username", "sasl.password"})
 _OF_POOLS: Final = ("target", "pool")
 _OF_RELAYS: Final = ("target", "relay")
 _OF_ROUTERS: Final = ("target", "router")
@@ -139,6 +140,16 @@ class Comparison:
 
     changes: tuple[Change, ...]
     refused: tuple[Mistake, ...]
+
+
+def has_only_another_login(before: Cluster, after: Cluster) -> bool:
+    """Returns whether a cluster differs only in the user name or the password of SASL."""
+    return before != after and _without_login(before) == _without_login(after)
+
+
+def _without_login(cluster: Cluster) -> Cluster:
+    others = {name: value for name, value in cluster.properties.items() if name not in _LOGIN}
+    return cluster.model_copy(update={"properties": others})
 
 
 def compare(before: Config, after: Config) -> Comparison:

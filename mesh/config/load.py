@@ -28,7 +28,7 @@ def load(
         text = read_bytes(path)
     except OSError as error:
         raise ConfigurationError([Mistake((), str(path), error.strerror or str(error))]) from None
-    document = read(text, variables)
+    document = read(text, variables, read_bytes)
     mistakes = [*document.mistakes, *_wrong_values(document)]
     mistakes += _wrong_together(document, mistakes)
     if mistakes:

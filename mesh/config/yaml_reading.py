@@ -1,22 +1,26 @@
-"""Reads a YAML file as plain data: safe YAML without repeated keys, with `${NAME}` filled in from the environment."""
+"""Reads a YAML file as plain data: safe YAML without repeated keys, with `${NAME}` filled in from the environment, and
+`${file:PATH}` from files."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Final
 
 import yaml
 
 from mesh.config.mistakes import ConfigurationError, KeyPath, Mistake, show
 from mesh.config.secrets import HIDDEN, Environment, is_secret_name
+from mesh.files import read_file
 
 _MERGE: Final = "tag:yaml.org,2002:merge"
 _QUOTED: Final = re.compile(r"'([^']*)'")
 _HARMLESS: Final = re.compile(r"(?s:.?)|<[a-z ]+>")
 """Names that messages may quote: single characters, and the library's names of tokens."""
-_REFERENCE: Final = re.compile(r"\$\$\{|\$\{(?:([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\})?")
+_REFERENCE: Final = re.compile(r"\$\$\{|\$\{(?:([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}|(file:[^}]+)\})?")
+_FILE: Final = "file:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +33,12 @@ class Document:
     mistakes: tuple[Mistake, ...]
 
 
-def read(text: bytes, variables: Mapping[str, str]) -> Document:
-    """Reads a YAML document. Raises ConfigurationError if the text is not one."""
+def read(text: bytes, variables: Mapping[str, str], read_bytes: Callable[[Path], bytes] = read_file) -> Document:
+    """Reads a YAML document. Raises ConfigurationError if the text is not one. read_bytes: returns the content of a
+    file."""
     try:
         loader = yaml.SafeLoader(text)
-        reader = _Reader(loader, variables)
+        reader = _Reader(loader, variables, read_bytes)
         root = loader.get_single_node()
         data = reader.value(root, ()) if root is not None else {}
     except yaml.YAMLError as error:
@@ -48,9 +53,12 @@ def read(text: bytes, variables: Mapping[str, str]) -> Document:
 
 
 class _Reader:
-    def __init__(self, loader: yaml.SafeLoader, variables: Mapping[str, str]) -> None:
+    def __init__(
+        self, loader: yaml.SafeLoader, variables: Mapping[str, str], read_bytes: Callable[[Path], bytes]
+    ) -> None:
         self._loader = loader
         self._variables = variables
+        self._read_bytes = read_bytes
         self.used: dict[str, str] = {}
         self.templates: dict[KeyPath, str] = {}
         self.mistakes: list[Mistake] = []
@@ -90,30 +98,42 @@ class _Reader:
         return self._filled_in(value, path) if isinstance(value, str) else value
 
     def _filled_in(self, text: str, path: KeyPath) -> str:
-        names: list[str] = []
+        found: dict[str, str] = {}
 
         def replacement(match: re.Match[str]) -> str:
-            name, default = match.group(1, 2)
+            name, default, file = match.group(1, 2, 3)
             if match.group() == "$${":
                 return "${"
             shown = HIDDEN if path and is_secret_name(str(path[-1])) else show(text)
+            if file is not None:
+                content = self._content(file.removeprefix(_FILE), Mistake(path, shown, ""))
+                return found.setdefault(file, content) if content else ""
             if name is None:
-                self.mistakes.append(Mistake(path, shown, "${NAME} or ${NAME:-default}; write a literal ${ as $${"))
+                allowed = "${NAME}, ${NAME:-default} or ${file:PATH}; write a literal ${ as $${"
+                self.mistakes.append(Mistake(path, shown, allowed))
                 return match.group()
             value = self._variables.get(name)
             if value or (value is not None and default is None):
-                names.append(name)
-                return value
+                return found.setdefault(name, value)
             if default is None:
                 allowed = f"set {name} in the environment, or give a default: ${{{name}:-...}}"
                 self.mistakes.append(Mistake(path, shown, allowed))
             return default or ""
 
         filled_in = _REFERENCE.sub(replacement, text)
-        if names:
+        if found:
             self.templates[path] = text
-            self.used.update((name, self._variables[name]) for name in names)
+            self.used.update(found)
         return filled_in
+
+    def _content(self, file: str, about: Mistake) -> str:
+        """Returns the content of a file without the end of its last line; "" and a mistake if it cannot be read."""
+        try:
+            return self._read_bytes(Path(file)).decode().removesuffix("\n").removesuffix("\r")
+        except (OSError, ValueError) as problem:
+            reason = problem.strerror or str(problem) if isinstance(problem, OSError) else "no text in UTF-8"
+            self.mistakes.append(replace(about, allowed=f"a file that can be read; {file}: {reason}"))
+            return ""
 
 
 def _is_text(key: yaml.Node) -> bool:

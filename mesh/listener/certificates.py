@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import ssl
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
-from cryptography.x509 import load_pem_x509_certificates
+from cryptography.hazmat.primitives.serialization.pkcs12 import load_pkcs12
+from cryptography.x509 import Certificate, load_pem_x509_certificates
 
 from mesh.files import read_file
 from mesh.listener.watched_files import Watched
@@ -18,6 +18,7 @@ from mesh.telemetry.metric_definitions import CERTIFICATE_ENDS_SOON, CERTIFICATE
 WHAT: Final = "certificate ends soon"
 _EARLIEST: Final = 7 * 86_400.0
 _PART: Final = 0.1
+Loaded = TypeVar("Loaded")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +41,29 @@ def lifetime_of(path: str) -> Lifetime | None:
         found = load_pem_x509_certificates(read_file(path))
     except ValueError:
         return None
-    first = min(found, key=lambda each: each.not_valid_after_utc)
+    return _of_first(found)
+
+
+def lifetime_in_keystore(path: str, password: str) -> Lifetime | None:
+    """Returns the lifetime of the certificates in a PKCS#12 file, as `lifetime_of` does."""
+    try:
+        found = load_pkcs12(read_file(path), password.encode() or None)
+    except ValueError:
+        return None
+    certificates = [found.cert, *found.additional_certs]
+    return _of_first([each.certificate for each in certificates if each is not None])
+
+
+def _of_first(found: Sequence[Certificate]) -> Lifetime | None:
+    """Returns the lifetime of the certificate that ends first; None if there is none."""
+    first = min(found, key=lambda each: each.not_valid_after_utc, default=None)
+    if first is None:
+        return None
     return Lifetime(first.not_valid_before_utc.timestamp(), first.not_valid_after_utc.timestamp())
 
 
 @dataclass(slots=True, eq=False)
-class WatchedCertificate(Watched[tuple[ssl.SSLContext, Lifetime | None]]):
+class WatchedCertificate(Watched[tuple[Any, Lifetime | None]]):
     """The watched files of a certificate. owner: the virtual cluster and listener, or the cluster; empty for the admin
     address. path: the file with the certificate. lifetime: that of the certificate in use, None if it is unknown."""
 
@@ -58,18 +76,19 @@ def watched_certificate(
     owner: Mapping[str, str],
     path: str,
     files: Sequence[str],
-    load: Callable[[], ssl.SSLContext],
-    apply: Callable[[ssl.SSLContext], None],
+    load: Callable[[], Loaded],
+    apply: Callable[[Loaded], None],
+    lifetime: Callable[[], Lifetime | None] | None = None,
 ) -> WatchedCertificate:
-    """Returns the watched files of a context with a certificate. owner, path: as in `WatchedCertificate`. files, load,
-    apply: as in `Watched`."""
+    """Returns the watched files of something with a certificate. owner, path: as in `WatchedCertificate`. files, load,
+    apply: as in `Watched`. lifetime: reads that of the certificate; None if `path` is a PEM file."""
 
-    def load_both() -> tuple[ssl.SSLContext, Lifetime | None]:
-        return load(), lifetime_of(path)
+    def load_both() -> tuple[Loaded, Lifetime | None]:
+        return load(), lifetime_of(path) if lifetime is None else lifetime()
 
-    def apply_both(loaded: tuple[ssl.SSLContext, Lifetime | None]) -> None:
-        context, watched.lifetime = loaded
-        apply(context)
+    def apply_both(both: tuple[Loaded, Lifetime | None]) -> None:
+        loaded, watched.lifetime = both
+        apply(loaded)
 
     watched = WatchedCertificate(files, load_both, apply_both, owner, path)
     return watched
@@ -82,6 +101,13 @@ def samples(watched: Iterable[Watched[Any]], clock: Callable[[], float] = time.t
         labels = (*(each.owner.get(name, "") for name in ("virtual_cluster", "listener", "cluster")), each.path)
         yield MetricSample(CERTIFICATE_EXPIRY, labels, lifetime.ends)
         yield MetricSample(CERTIFICATE_ENDS_SOON, labels, now >= lifetime.last_part)
+
+
+def end_of(watched: Watched[Any] | None, now: float) -> str:
+    """Returns when a watched certificate has ended, in words; "" if it has not. now: seconds since 1970."""
+    if not isinstance(watched, WatchedCertificate) or watched.lifetime is None or now < watched.lifetime.ends:
+        return ""
+    return f"{watched.path} ended at {_time(watched.lifetime.ends)}"
 
 
 def degraded(watched: Iterable[Watched[Any]], now: float) -> list[dict[str, object]]:

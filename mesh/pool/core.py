@@ -162,6 +162,18 @@ class PoolCore:
                 pool.leaving.rejoin(cluster, now)
         return self._outbox.take_all()
 
+    def renew_cluster(self, group: GroupId, cluster: ClusterName, grace: float, now: float) -> list[Effect]:
+        """Leaves an upstream cluster with one group, and joins it again at once: over another connection. Members have
+        `grace` seconds to commit their records from it. `is_renewed` is true afterwards."""
+        pool = self.pools.get(group)
+        if pool is not None:
+            with self._pools.step(pool, now):
+                pool.leaving.renew(cluster, grace, now)
+        return self._outbox.take_all()
+
+    def is_renewed(self, group: GroupId, cluster: ClusterName) -> bool:
+        return group not in self.pools or cluster not in self.pools[group].leaving.deadlines
+
     def _see_topics(self, before: Mapping[TopicName, int], now: float) -> None:
         counts = self.topics.counts()
         grown = frozenset(name for name, count in counts.items() if 0 < before.get(name, 0) < count)

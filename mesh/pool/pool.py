@@ -411,7 +411,7 @@ class Pool:
         if self.draining.drain_state is DrainState.DRAINING:
             self.draining.go_on(now)
         if self.leaving.deadlines:
-            self.leaving.go_on()
+            self.leaving.go_on(now)
 
     def _throttle_engines(self, touched: set[Partition], now: float) -> None:
         """Pauses or resumes the engines, if any condition for that has changed."""

@@ -7,6 +7,7 @@ so leases are only there.
 from __future__ import annotations
 
 import secrets
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
 
@@ -21,7 +22,10 @@ from starlette.routing import Route
 from mesh.admin.access import READING
 from mesh.admin.http import INDEX, readiness
 from mesh.admin.page import page
+from mesh.listener import certificates
+from mesh.listener.watched_files import Watched
 from mesh.supervision.merging import (
+    Families,
     longest_held,
     merged_drain,
     merged_leases,
@@ -33,7 +37,7 @@ from mesh.supervision.merging import (
     merged_status,
 )
 from mesh.supervision.worker_process import WorkerProcess, WorkerRequest, WorkerResponse, WorkerUnavailable
-from mesh.telemetry.metric_definitions import WORKER_RESTARTS, WORKER_UP
+from mesh.telemetry.metric_definitions import CERTIFICATE_ENDS_SOON, CERTIFICATE_EXPIRY, WORKER_RESTARTS, WORKER_UP
 from mesh.telemetry.metrics import Metrics
 from mesh.telemetry.task_health import TaskHealth
 
@@ -49,6 +53,8 @@ _INDEX: Final = INDEX + "/workers/NUMBER/  all of this of one worker\n"
 
 SUPERVISOR: Final = 0
 """The number of the supervisor in the label `worker`."""
+_OWN: Final = frozenset({"kafka_mesh_task_failures", CERTIFICATE_EXPIRY.name, CERTIFICATE_ENDS_SOON.name})
+"""The metrics of the supervisor that are shown beside those of the workers."""
 
 
 class WorkersAdmin:
@@ -62,10 +68,12 @@ class WorkersAdmin:
         reload: Callable[[], Awaitable[tuple[int, Mapping[str, Any]]]],
         metrics: Metrics,
         task_health: TaskHealth,
+        watched: Sequence[Watched[Any]] = (),
     ) -> None:
-        """metrics, task_health: those of the supervisor itself."""
-        self._own_metrics = metrics.registry.restricted_registry(["kafka_mesh_task_failures_total"])
+        """metrics, task_health: those of the supervisor itself. watched: the files of the admin address."""
+        self._metrics_of_supervisor = metrics
         self._task_health = task_health
+        self._watched = watched
         self._workers = workers
         self._may_change = may_change
         self._reload = reload
@@ -102,7 +110,8 @@ class WorkersAdmin:
         answers = await self._ask_all(request)
         missing = [each.number for each in self._workers if each.number not in answers]
         bodies = {number: each.json() for number, each in answers.items()}
-        bodies[SUPERVISOR] = {"problems": [], "degraded": self._task_health.described()}
+        degraded = self._task_health.described() + certificates.degraded(self._watched, time.time())
+        bodies[SUPERVISOR] = {"problems": [], "degraded": degraded}
         return readiness(request, merged_readiness(bodies, missing))
 
     async def _status(self, request: Request) -> Response:
@@ -119,7 +128,9 @@ class WorkersAdmin:
         answers = await self._ask_all(request)
         texts = {number: each.body.decode() for number, each in answers.items()}
         own = self._own_families(frozenset(texts))
-        texts[SUPERVISOR] = generate_latest(self._own_metrics).decode()
+        families = self._metrics_of_supervisor.families()
+        shown = [each for each in families if each is not None and each.name in _OWN]
+        texts[SUPERVISOR] = generate_latest(Families(shown)).decode()
         exposition = await anyio.to_thread.run_sync(merged_metrics, texts, own)
         return Response(exposition, headers={"content-type": CONTENT_TYPE_LATEST})
 

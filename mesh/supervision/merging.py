@@ -99,7 +99,7 @@ def longest_held(answers: Answers) -> Body:
     return max(answers.values(), key=held)
 
 
-class _Families:
+class Families:
     """Metric families, in the form in which `generate_latest` takes a registry."""
 
     def __init__(self, families: Sequence[Metric]) -> None:
@@ -118,7 +118,7 @@ def merged_metrics(expositions: Mapping[int, str], more: Iterable[Metric] = ()) 
             known = families.setdefault(family.name, Metric(family.name, family.documentation, family.type))
             for sample in family.samples:
                 known.add_sample(sample.name, {**sample.labels, LABEL: str(number)}, sample.value)
-    return generate_latest(_Families([*more, *families.values()]))
+    return generate_latest(Families([*more, *families.values()]))
 
 
 def _virtual_cluster(of_workers: Sequence[tuple[int, Body]]) -> dict[str, Any]:

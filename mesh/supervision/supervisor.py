@@ -90,7 +90,7 @@ class Supervisor:
             self._tls = AdminTls(admin_certificate(admin.tls))
             self._watched.append(self._tls.certificate.files)
             self._access.tls = self._tls.context
-        asked = WorkersAdmin(self._workers, self._is_open, self.reload, self._metrics, self.task_health)
+        asked = WorkersAdmin(self._workers, self._is_open, self.reload, self._metrics, self.task_health, self._watched)
         self._access.is_loopback = admin.listen.is_loopback
         app, listen = asked.app(), admin.listen
         unused = [bind_admin(listen)]

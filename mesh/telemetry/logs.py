@@ -24,6 +24,7 @@ VOCABULARY: Final[Mapping[str, str]] = {
     "broker": "HOST:PORT of an upstream broker",
     "changes": "changes of the configuration, in words",
     "claimed": "the user name that a client claimed and did not prove",
+    "client": "a client of librdkafka: admin, catalog, dead_letters, journal, store_reader, store_writer",
     "client_host": "the host that a client connects from",
     "client_id": "the client.id a client sent",
     "allowed": "the allowed values",

@@ -249,6 +249,11 @@ CERTIFICATE_ENDS_SOON: Final = MetricDefinition(
     "1 in the last tenth of the life of a certificate, at most seven days, if no newer one was read; else 0.",
     ("virtual_cluster", "listener", "cluster", "path"),
 )
+UPSTREAM_CLIENT_FAILURES: Final = MetricDefinition(
+    "kafka_mesh_upstream_client_failures_total",
+    "Attempts to make a client of librdkafka that failed; an earlier client stays in use.",
+    ("client",),
+)
 WORKER_UP: Final = MetricDefinition("kafka_mesh_worker_up", "1 while a worker answers.", ("worker",))
 WORKER_RESTARTS: Final = MetricDefinition(
     "kafka_mesh_worker_restarts_total", "Times a worker was started again.", ("worker",)
@@ -308,6 +313,7 @@ FAMILIES: Final = (
     CONFIG_RELOADED_SECONDS,
     CERTIFICATE_EXPIRY,
     CERTIFICATE_ENDS_SOON,
+    UPSTREAM_CLIENT_FAILURES,
 )
 
 

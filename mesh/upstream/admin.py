@@ -24,7 +24,7 @@ class LazyAdmin:
 
     def __init__(self, properties: Properties) -> None:
         made_of = {**connection_properties(properties), **_METADATA}
-        self._clients = Renewed(properties, lambda: AdminClient(made_of), self._retire)
+        self._clients = Renewed("admin", properties, lambda: AdminClient(made_of), self._retire)
         self._retired: deque[AdminClient] = deque(maxlen=1)
         self._is_connected = False
         self._ask_at = 0.0

@@ -21,6 +21,11 @@ from mesh.upstream.renewed import Renewed
 
 REQUEST_TIMEOUT = 5.0
 SHORTEST_INTERVAL = 1.0
+CONNECTS_ANEW = 60.0
+"""Seconds after which a look uses a new connection. Brokers keep open connections after the end of a certificate, and
+after a password was changed, so only a new one shows whether the cluster still accepts the mesh's login."""
+SHORTEST_LIFE = 5.0
+"""The least seconds between two new connections, however often they are asked for."""
 INTERNAL = "__"
 """The prefix of Kafka's own topics."""
 
@@ -67,6 +72,9 @@ class TopicCatalog:
             "logger": LOG.named(cluster),
         }
         self._refresh_requested = threading.Event()
+        self._connects_at = 0.0
+        """When the next look makes a new connection."""
+        self._connected_at = 0.0
         self._closed = False
         self._known: Mapping[TopicName, int] | None = None
         self._unreachable: UpstreamProblem | None = None
@@ -77,17 +85,22 @@ class TopicCatalog:
         """Refreshes the topics soon, at most once a second."""
         self._refresh_requested.set()
 
+    def connect_soon(self) -> None:
+        """Refreshes the topics soon, over a new connection, at most once in `SHORTEST_LIFE` seconds."""
+        self._connects_at = self._connected_at + SHORTEST_LIFE
+        self._refresh_requested.set()
+
     def close(self) -> None:
         self._closed = True
         self._channel.close()
         self._refresh_requested.set()
 
     def _run(self) -> None:
-        admins = Renewed(self._properties, lambda: AdminClient(self._properties))
+        admins = Renewed("catalog", self._properties, lambda: AdminClient(self._properties))
         while not self._closed:
             began = time.monotonic()
             try:
-                self._report(self._topics(admins.get()))
+                self._report(self._topics(self._client(admins, began)))
             except KafkaException as problem:
                 if admins.current is not None:
                     admins.current.poll(0)  # delivers the errors, which say more than a timeout
@@ -104,6 +117,14 @@ class TopicCatalog:
             if not self._closed:
                 # Not cleared before: a refresh that was requested during the last look may need another one.
                 self._refresh_requested.clear()
+
+    def _client(self, admins: Renewed[AdminClient], now: float) -> AdminClient:
+        before = admins.current
+        if now >= self._connects_at:
+            admins.renew()
+        if (client := admins.get()) is not before:
+            self._connected_at, self._connects_at = now, now + CONNECTS_ANEW
+        return client
 
     def _topics(self, admin: AdminClient) -> dict[TopicName, int]:
         admin.poll(0)  # otherwise its log lines pile up

@@ -322,6 +322,9 @@ class Engine(Protocol):
         """Asks the cluster now for the ends of the logs of assigned partitions. `HighWatermarks` with this number, or a
         greater one, bring those that the cluster answers; the others are asked for every second. Numbers rise."""
 
-    async def close(self, positions: Mapping[UpstreamPartition, CommitPosition]) -> Mapping[UpstreamPartition, int]:
+    async def close(
+        self, positions: Mapping[UpstreamPartition, CommitPosition], *, leaves: bool = True
+    ) -> Mapping[UpstreamPartition, int]:
         """Commits these positions a last time, leaves the upstream group, and ends the threads. Returns errors as in
-        `Committed`. No event is delivered afterwards."""
+        `Committed`. No event is delivered afterwards. leaves: False if another engine takes the place of this one: a
+        static member stays in the group then."""

@@ -56,6 +56,9 @@ _BY_CODE = {
     KafkaError.FENCED_INSTANCE_ID: UpstreamProblem.FENCED,
 }
 _FENCED = KafkaError(KafkaError.FENCED_INSTANCE_ID).str()
+_ALERT = "SSL alert number"
+"""The part of librdkafka's texts about an alert. With TLS 1.3 a broker refuses a certificate after the handshake, and
+librdkafka calls that a failure of the transport."""
 _VAGUE = "Local: "
 """The beginning of librdkafka's texts that say no more than their codes."""
 
@@ -64,6 +67,8 @@ def problem_of(error: KafkaError) -> UpstreamProblem | None:
     """Returns the problem behind an error of librdkafka; None if the error does not keep a cluster from being used."""
     if error.code() == KafkaError._FATAL and _FENCED in error.str():
         return UpstreamProblem.FENCED  # librdkafka names the code of a fatal error only in its text
+    if error.code() == KafkaError._TRANSPORT and _ALERT in error.str():
+        return UpstreamProblem.ENCRYPTION
     return _BY_CODE.get(error.code())
 
 

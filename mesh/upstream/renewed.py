@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Generic, TypeVar
 
+import structlog
 from confluent_kafka import KafkaException
 
 from mesh.files import Signature, signature_of
 
+log = structlog.get_logger(__name__)
+
 INTERVAL: Final = 2.0
 """Seconds between two looks at the files."""
-_FILES: Final = (
+FILES: Final = (
     *("ssl.ca.location", "ssl.certificate.location", "ssl.key.location", "ssl.crl.location"),
     "ssl.keystore.location",
 )
+"""The properties of librdkafka that name files."""
+
+FAILURES: Final[Counter[str]] = Counter()
+"""The number of attempts to make a client that failed, by the clients' name."""
 
 Client = TypeVar("Client")
 
@@ -23,29 +31,34 @@ Client = TypeVar("Client")
 class Renewed(Generic[Client]):
     """A client of librdkafka without a group, used by one thread. current: the client; None before the first `get`.
 
-    make: makes a client. retire: called with a client after its replacement.
+    name: that of the client in logs and metrics. make: makes a client. retire: called with a client after its
+    replacement.
     """
 
     def __init__(
         self,
+        name: str,
         properties: Mapping[str, Any],
         make: Callable[[], Client],
         retire: Callable[[Client], object] = lambda _: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.current: Client | None = None
-        self._paths = [path for name in _FILES if (path := properties.get(name))]
+        self._name = name
+        self._reason = ""
+        """The reason of the last attempt that failed."""
+        self._paths = [path for name in FILES if (path := properties.get(name))]
         self._make = make
         self._retire = retire
         self._clock = clock
-        self._seen: Signature = ()
+        self._seen: Signature | None = None
         self._look_at = 0.0
 
     def get(self) -> Client:
         """Returns the client. If a changed file cannot be used, that is the old client, and a later call tries again.
         Raises the errors of `make` if there is no client yet."""
         now, current = self._clock(), self.current
-        if current is not None and (not self._paths or now < self._look_at):
+        if current is not None and (now < self._look_at or (not self._paths and self._seen is not None)):
             return current
         self._look_at = now + INTERVAL
         seen = signature_of(self._paths)
@@ -53,14 +66,27 @@ class Renewed(Generic[Client]):
             return current
         try:
             made = self._make()
-        except KafkaException:
+        except KafkaException as problem:
+            self._failed(problem.args[0].str())
             if current is None:
                 raise
             return current
-        self.current, self._seen = made, seen
+        self.current, self._seen, self._reason = made, seen, ""
         if current is not None:
             self._retire(current)
         return made
+
+    def renew(self) -> None:
+        """Lets the next call of `get` make a client, although no file has changed. If it cannot, the old one stays."""
+        self._seen, self._look_at = None, 0.0
+
+    def _failed(self, reason: str) -> None:
+        """Counts an attempt that failed, and logs each new reason."""
+        FAILURES[self._name] += 1
+        if reason != self._reason:
+            self._reason = reason
+            meanwhile = "the earlier client stays in use" if self.current is not None else "nothing can be sent"
+            log.warning("upstream client not made", client=self._name, reason=reason, meanwhile=meanwhile)
 
     def forget(self) -> None:
         """Forgets the client; the next call of `get` makes one."""

@@ -21,7 +21,7 @@ from mesh.listener.watched_files import Watched
 from mesh.records.spans import ClusterName
 from mesh.telemetry.upstream_health import UpstreamHealth
 from mesh.upstream.engine import EngineOptions
-from mesh.upstream.links.connection_settings import ConnectionSettings, connection_settings_of
+from mesh.upstream.links.connection_settings import ConnectionSettings, Login, connection_settings_of
 from mesh.upstream.links.handshake import connect
 from tests.integration.security.certificates import Authority, Pair
 
@@ -142,3 +142,16 @@ async def test_all_connections_to_a_cluster_share_its_tls(tmp_path: Path, monkey
         assert asking is not None and reading is not None and linked.tls is not None
         assert linked.tls is asking.tls is reading.tls
     assert len(watched) == 2
+
+
+async def test_connections_that_stay_get_another_login() -> None:
+    """A reload need not restart a relay for it."""
+    kept = ClusterSettings([])
+    properties = {"security.protocol": "sasl_plaintext", "sasl.mechanism": "PLAIN", "sasl.username": "mesh"}
+    kept.keep({EU: connection_settings_of({**properties, "sasl.password": "old"})})
+    settings = kept[EU]  # as a link has it
+    kept.keep({EU: connection_settings_of({**properties, "sasl.password": "new"})})
+    assert kept[EU] is settings
+    assert settings.login == Login("mesh", "new")
+    kept.keep({EU: connection_settings_of({**properties, "sasl.mechanism": "SCRAM-SHA-256"})})
+    assert kept[EU] is not settings

@@ -22,8 +22,9 @@ from mesh.config.changes import (
     VirtualClusterRenewed,
     compare,
     fingerprint,
+    has_only_another_login,
 )
-from mesh.config.model import Config
+from mesh.config.model import Cluster, Config
 from tests.config.test_router_checks import changed as changed_router
 from tests.config.test_router_checks import regions
 
@@ -266,3 +267,15 @@ def test_partitions_of_a_concatenated_topic_do_not_move() -> None:
         "routers[1].config.concatenated[0]: 'orders': unchanged, except for a wider last part and parts behind it:"
         " partitions keep their numbers while kafka-mesh runs"
     )
+
+
+def test_a_cluster_with_another_login() -> None:
+    def cluster(**properties: str) -> Cluster:
+        given = {name.replace("_", "."): value for name, value in properties.items()}
+        return Cluster.model_validate({"name": "eu", "bootstrap_servers": "eu:9092", "properties": given})
+
+    before = cluster(sasl_username="mesh", sasl_password="old", client_id="a")
+    assert not has_only_another_login(before, before)
+    assert has_only_another_login(before, cluster(sasl_username="mesh", sasl_password="new", client_id="a"))
+    assert has_only_another_login(before, cluster(client_id="a"))
+    assert not has_only_another_login(before, cluster(sasl_username="mesh", sasl_password="new", client_id="b"))

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -46,6 +47,25 @@ def test_every_unset_variable_is_named() -> None:
     first, second = mistakes("{a: '${X} ${Y}'}")
     assert first == "a: '${X} ${Y}': set X in the environment, or give a default: ${X:-...}"
     assert "set Y" in second
+
+
+def test_files(tmp_path: Path) -> None:
+    """As a secret that is mounted: the end of its last line is not part of it."""
+    secret, other = tmp_path / "password", tmp_path / "other"
+    secret.write_text("se=c,ret ${X}\r\n")
+    other.write_bytes(b"\xff")
+    text = f"{{name: '${{X}}', password: '${{file:{secret}}}'}}"
+    document = read(text.encode(), {"X": "alice"})
+    assert document.data == {"name": "alice", "password": "se=c,ret ${X}"}
+    assert document.environment.hide("it is se=c,ret ${X}!") == f"it is ${{file:{secret}}}!"
+    assert document.environment.redact({"a": 1}, ()) == {"a": 1}
+    missing = f"a: '${{file:{tmp_path}/missing}}'"
+    assert mistakes(missing) == [
+        f"a: '${{file:{tmp_path}/missing}}': a file that can be read; {tmp_path}/missing: No such file or directory"
+    ]
+    assert mistakes(f"a: '${{file:{other}}}'")[0].endswith("no text in UTF-8")
+    assert len(mistakes("a: '${file:}'")) == 1
+    assert data("a: '${file:-x}'") == {"a": "x"}, "a variable of that name, which is not set"
 
 
 def test_malformed_references() -> None:

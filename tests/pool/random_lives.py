@@ -522,6 +522,11 @@ class LivesMachine(RuleBasedStateMachine):
             passed = {value for offset, value in log.values.items() if offset < stored}
             assert passed <= self.world.acknowledged, (partition, stored, sorted(passed - self.world.acknowledged))
 
+    @rule(cluster=CLUSTER)
+    def renew_cluster(self, cluster: ClusterName) -> None:
+        world = self.world
+        world.do(world.cluster.renew_cluster(GROUP, cluster, 2.0, world.now))
+
     def teardown(self) -> None:
         """At the end one member gets all remaining records, and the group has no lag."""
         if not hasattr(self, "world"):

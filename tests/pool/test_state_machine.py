@@ -333,6 +333,11 @@ class PoolMachine(RuleBasedStateMachine):
         else:
             self.world.do(self.world.cluster.leave_cluster(cluster, 2.0, self.world.now))
 
+    @rule(cluster=st.sampled_from([EU, US]))
+    def renew_cluster(self, cluster: ClusterName) -> None:
+        """The files of a cluster's certificate have changed."""
+        self.world.do(self.world.cluster.renew_cluster(GROUP, cluster, 2.0, self.world.now))
+
     @rule(cluster=st.sampled_from([EU, US]), comes_back=st.booleans())
     def rebalance(self, cluster: str, comes_back: bool) -> None:
         """A rebalance begins, and ends with the same assignment, or with only the first partition of it."""

@@ -57,3 +57,10 @@ def test_the_number_of_brokers_that_are_down_is_vague() -> None:
     assert cause.reason == REFUSED[1]
     cause.clear()
     assert not cause
+
+
+def test_a_certificate_that_is_refused_after_the_handshake() -> None:
+    """As librdkafka reports the alert of a broker of Kafka 4.3 with TLS 1.3."""
+    alert = "Receive failed: error:0A000416:SSL routines::ssl/tls alert certificate unknown: SSL alert number 46"
+    assert problem_of(KafkaError(KafkaError._TRANSPORT, alert)) is UpstreamProblem.ENCRYPTION
+    assert problem_of(KafkaError(KafkaError._TRANSPORT, "Connect failed")) is UpstreamProblem.UNREACHABLE

@@ -306,3 +306,30 @@ def test_membership_lasts_while_nothing_is_consumed(kafka: KafkaCluster, topic: 
             assert not running.all(Lost)
 
     run(test)
+
+
+@pytest.mark.parametrize("reads_with", ["raw", "librdkafka"])
+def test_a_static_member_whose_client_is_replaced_moves_no_partition(
+    kafka: KafkaCluster, topic: str, reads_with: EngineName
+) -> None:
+    """The next engine begins at the last commit. The other member notices nothing."""
+    group = new_name("group")
+
+    async def test() -> None:
+        async with engine(kafka.bootstrap_servers, group, topic, instance_id="other", reads_with=reads_with) as other:
+            await whole(other, PARTITIONS)
+            async with engine(kafka.bootstrap_servers, group, topic, instance_id="own", reads_with=reads_with) as own:
+                mine = await whole(own, 2)
+                await whole(other, 2)
+                other.events.clear()
+                last = {source(topic, partition): CommitPosition(70) for partition in mine}
+                assert set((await own.engine.close(last, leaves=False)).values()) == {0}
+                async with engine(
+                    kafka.bootstrap_servers, group, topic, instance_id="own", reads_with=reads_with
+                ) as new:
+                    again = await whole(new, 2)
+                    assert {partition: each.start for partition, each in again.items()} == dict.fromkeys(mine, 70)
+                    await new.ends(2)
+                    assert (other.all(Revoked), other.all(Lost)) == ([], [])
+
+    run(test)

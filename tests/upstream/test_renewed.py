@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
+from structlog.testing import capture_logs
 
-from mesh.upstream.renewed import INTERVAL, Renewed
+from mesh.upstream.renewed import FAILURES, INTERVAL, Renewed
 
 UNUSABLE = KafkaException(KafkaError(KafkaError._INVALID_ARG, "the key is not that of the certificate"))
 
@@ -30,7 +31,7 @@ class Maker:
         return self.made
 
     def client(self, **properties: str) -> Renewed[int]:
-        return Renewed(properties, self.make, self.retired.append, lambda: self.now)
+        return Renewed("catalog", properties, self.make, self.retired.append, lambda: self.now)
 
 
 @pytest.fixture
@@ -83,3 +84,39 @@ def test_what_cannot_be_used_is_tried_again_while_the_old_one_works(file: Path) 
     assert client.get() == 1
     maker.now += INTERVAL
     assert (client.get(), maker.retired) == (2, [1])
+
+
+def test_it_is_made_again_when_asked(file: Path) -> None:
+    """Also without files."""
+    for maker, properties in ((Maker(), {}), (Maker(), {"ssl.certificate.location": str(file)})):
+        client = maker.client(**properties)
+        assert client.get() == 1
+        client.renew()
+        maker.problem = UNUSABLE
+        assert (client.get(), maker.retired) == (1, [])
+        maker.problem = None
+        assert client.get() == 1, "it is tried every few seconds"
+        maker.now += INTERVAL
+        assert (client.get(), maker.retired) == (2, [1])
+        assert client.get() == 2
+
+
+def test_each_reason_is_logged_once_and_each_failure_counted(file: Path) -> None:
+    maker = Maker()
+    client, failures = of(maker, file), FAILURES["catalog"]
+    missing = KafkaException(KafkaError(KafkaError._SSL, "no such file"))
+    with capture_logs() as logs:
+        client.get()
+        for number, problem in enumerate((UNUSABLE, UNUSABLE, missing, None, UNUSABLE)):
+            if problem is None or number in (0, 4):
+                file.write_text("2" * (number + 2))
+            maker.problem = problem
+            maker.now += INTERVAL
+            client.get()
+    assert [entry["reason"] for entry in logs] == [
+        "the key is not that of the certificate",
+        "no such file",
+        "the key is not that of the certificate",
+    ]
+    assert {(entry["event"], entry["client"]) for entry in logs} == {("upstream client not made", "catalog")}
+    assert FAILURES["catalog"] == failures + 4

@@ -98,11 +98,13 @@ class DeadLetterUpstream:
 
 @dataclass(frozen=True, slots=True)
 class LeaveUpstream:
-    """Commits these positions for the last time, and leaves the upstream group. cluster: None for all clusters."""
+    """Commits these positions for the last time, and leaves the upstream group. cluster: None for all clusters.
+    comes_back: True if the process joins again at once, so that a static member keeps its partitions."""
 
     group: GroupId
     positions: Mapping[UpstreamPartition, CommitPosition]
     cluster: ClusterName | None = None
+    comes_back: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -104,6 +104,10 @@ class Intake:
                 self._backpressure.add_cluster(cluster)
                 self._outbox.put(SubscribeUpstream(self.group, cluster, self._subscribed[cluster]))
 
+    def is_subscribed(self, cluster: ClusterName) -> bool:
+        """Returns whether the pool consumes topics of a cluster."""
+        return cluster in self._subscribed
+
     def leave_all(self) -> None:
         """Notes that the pool leaves the upstream groups, so that nothing is assigned to it."""
         self._has_left = True

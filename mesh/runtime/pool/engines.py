@@ -116,8 +116,11 @@ class Engines:
         group: GroupId,
         positions: Mapping[UpstreamPartition, CommitPosition],
         cluster: ClusterName | None = None,
+        *,
+        leaves: bool = True,
     ) -> None:
-        """Commits positions a last time, and leaves the group. cluster: None for all clusters."""
+        """Commits positions a last time, and leaves the group. cluster: None for all clusters. leaves: False if another
+        engine takes the place of this one, and a static member stays in the group."""
 
         def is_meant(key: Key) -> bool:
             return key[0] == group and cluster in (None, key[1])
@@ -129,11 +132,16 @@ class Engines:
             engine = self._engines.pop(key)
             last = {source: position for source, position in positions.items() if source.cluster == key[1]}
             # The task is kept here until the engine has ended. Only a cancellation ends it early.
-            self._closing[key] = begin(_closing(key), partial(self._close, key, engine, last))
+            self._closing[key] = begin(_closing(key), partial(self._close, key, engine, last, leaves=leaves))
 
     def is_closing(self, group: GroupId) -> bool:
         """True if an engine of this group is leaving its upstream group just now."""
         return any(key[0] == group for key in self._closing)
+
+    async def replaced(self, group: GroupId, cluster: ClusterName) -> None:
+        """Waits until a closed engine has ended, and the next one has taken its place."""
+        if (closing := self._closing.get((group, cluster))) is not None:
+            await asyncio.wait([closing])
 
     async def closed(self) -> None:
         """Waits until every closed engine has left its group."""
@@ -191,11 +199,17 @@ class Engines:
             command(self._engines[key])
 
     async def _close(
-        self, key: Key, engine: Engine, last: Mapping[UpstreamPartition, CommitPosition], backoff: float = 0.0
+        self,
+        key: Key,
+        engine: Engine,
+        last: Mapping[UpstreamPartition, CommitPosition],
+        backoff: float = 0.0,
+        *,
+        leaves: bool = True,
     ) -> None:
         group, cluster = key
         try:
-            errors = await engine.close(last)
+            errors = await engine.close(last, leaves=leaves)
             failed = {str(source): error for source, error in errors.items() if error}
             if failed:
                 log.warning("last upstream commit failed", group=group, cluster=cluster, errors=failed)

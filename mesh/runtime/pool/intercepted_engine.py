@@ -150,9 +150,11 @@ class InterceptedEngine:
     def look_at_ends(self, number: int) -> None:
         self._engine.look_at_ends(number)
 
-    async def close(self, positions: Mapping[UpstreamPartition, CommitPosition]) -> Mapping[UpstreamPartition, int]:
+    async def close(
+        self, positions: Mapping[UpstreamPartition, CommitPosition], *, leaves: bool = True
+    ) -> Mapping[UpstreamPartition, int]:
         self._forget({source for source, _ in self._queues})
-        return await self._engine.close(positions)
+        return await self._engine.close(positions, leaves=leaves)
 
     # Events of the engine
 

@@ -159,6 +159,14 @@ class PoolRuntime:
         """Waits until the condition holds after a step."""
         await self._step_loop.until(condition)
 
+    async def renew(self, cluster: ClusterName, grace: float) -> None:
+        """Lets each group join an upstream cluster again, with another client, one group after the other. Members have
+        `grace` seconds to commit their records from it."""
+        for group in list(self.core.pools):
+            self.step(lambda core, now, group=group: core.renew_cluster(group, cluster, grace, now))  # type: ignore[misc]
+            await self.until(lambda group=group: self.core.is_renewed(group, cluster))  # type: ignore[misc]
+            await self.engines.replaced(group, cluster)
+
     def change_endpoint(self, endpoint: Endpoint) -> None:
         """Changes the addresses for clients, from the next response on."""
         self._handler.endpoint = endpoint
@@ -224,7 +232,7 @@ class PoolRuntime:
                     self._metrics.watch_group(self.name, group, effect.cluster)
                     self.engines.subscribe(pool, effect)
             case LeaveUpstream(group, positions, cluster):
-                self._leave(group, positions, cluster)
+                self._leave(group, positions, cluster, comes_back=effect.comes_back)
             case DeadLetterUpstream():
                 self._bury(effect)
             case AskUpstream(ticket, question):
@@ -261,8 +269,10 @@ class PoolRuntime:
         group: GroupId,
         positions: Mapping[UpstreamPartition, CommitPosition],
         cluster: ClusterName | None,
+        *,
+        comes_back: bool,
     ) -> None:
-        self.engines.close(group, positions, cluster)
+        self.engines.close(group, positions, cluster, leaves=not comes_back)
         if cluster is not None:
             self._events.left(group, cluster)
         else:

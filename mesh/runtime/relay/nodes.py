@@ -203,8 +203,9 @@ class RelayNodes:
     async def _attempt(self, node: RelayNode, leg: Leg, *, passes_authentication: bool) -> float:
         failures = node.failures
         try:
-            bare = passes_authentication or self._access.mechanism is None
-            connection = await connect(node.host, node.port, self._access, is_bare=bare)
+            access = self._access
+            bare = passes_authentication or not (access.mechanism is not None or access.has_certificate)
+            connection = await connect(node.host, node.port, access, is_bare=bare)
         except Unreachable as problem:
             node.failures = max(node.failures, failures + 1)  # attempts that began together count as one failure
             node.reason, node.may_be_upgraded = str(problem), True

@@ -182,15 +182,18 @@ class ConsumerThread(threading.Thread):
         positions: Mapping[UpstreamPartition, CommitPosition],
         loop: asyncio.AbstractEventLoop,
         ended: Ended,
+        *,
+        leaves: bool,
     ) -> None:
-        """Commits a last time, leaves the group, and ends. `ended` gets the errors when all that is done."""
+        """Commits a last time, leaves the group, and ends. `ended` gets the errors when all that is done. leaves: False
+        if a static member stays in the group."""
         self._running = False
         self._admin.close()
         errors: Mapping[UpstreamPartition, int] = dict.fromkeys(positions, REQUEST_TIMED_OUT)
         try:
             if self._consumer is not None:
                 errors = commit_at_last(self._consumer, self._commits, self._assignment.positions, positions)
-                leave(self._consumer)
+                (leave if leaves else Consumer.close)(self._consumer)
         finally:
             with suppress(RuntimeError):  # the loop is closed
                 loop.call_soon_threadsafe(lambda: None if ended.done() else ended.set_result(errors))

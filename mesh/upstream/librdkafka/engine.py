@@ -114,7 +114,9 @@ class LibrdkafkaEngine:
         topics."""
         self._consumer.command(lambda: self._consumer.forget_ids(resets))
 
-    async def close(self, positions: Mapping[UpstreamPartition, CommitPosition]) -> Mapping[UpstreamPartition, int]:
+    async def close(
+        self, positions: Mapping[UpstreamPartition, CommitPosition], *, leaves: bool = True
+    ) -> Mapping[UpstreamPartition, int]:
         self._channel.close()
         if self._reader is not None:
             self._reader.stop()
@@ -124,7 +126,7 @@ class LibrdkafkaEngine:
             if not self._consumer.is_alive() or self._consumer.has_failed:  # it never joined, or has failed
                 return dict.fromkeys(positions, REBALANCE_IN_PROGRESS)
             ended = self._ended = self._loop.create_future()
-            self._consumer.command(lambda: self._consumer.stop(positions, self._loop, ended))
+            self._consumer.command(lambda: self._consumer.stop(positions, self._loop, ended, leaves=leaves))
         try:
             return await asyncio.wait_for(asyncio.shield(self._ended), CLOSE_TIMEOUT)
         except TimeoutError:

@@ -6,6 +6,7 @@ import asyncio
 import math
 import random
 import secrets
+import ssl
 from collections.abc import Callable, Mapping
 from typing import Final, cast
 
@@ -13,6 +14,8 @@ from mesh.security.client_properties import OAUTHBEARER, PLAIN, SCRAM
 from mesh.security.oauthbearer_client import ACKNOWLEDGED, first_message, reason_in
 from mesh.security.scram_client import ScramClient, ScramRefused
 from mesh.upstream.links.connection_settings import ConnectionSettings
+from mesh.upstream.links.logins import LoginOutcome
+from mesh.upstream.problems import UpstreamProblem
 from mesh.upstream.tokens.source import TokenSource, TokenUnavailable
 from mesh.wire.client import messages
 from mesh.wire.client.connection import ClientConnection, ClientRequest, ClientResponse
@@ -28,7 +31,11 @@ _SESSION: Final = (0.75, 0.9)
 
 class Unreachable(Exception):
     """Raised when a broker cannot be reached, refuses the connection, does not answer, or does not speak Kafka's
-    protocol."""
+    protocol. problem: the kind of problem, one of `CONNECTION`."""
+
+    def __init__(self, reason: str, problem: UpstreamProblem = UpstreamProblem.UNREACHABLE) -> None:
+        super().__init__(reason)
+        self.problem = problem
 
 
 class RequestConnection(asyncio.BufferedProtocol):
@@ -67,14 +74,14 @@ class RequestConnection(asyncio.BufferedProtocol):
         self._is_retired = True
         self._close_if_done()
 
-    def fail(self, reason: str) -> None:
+    def fail(self, reason: str, problem: UpstreamProblem = UpstreamProblem.UNREACHABLE) -> None:
         """Closes the connection, and fails everything in flight."""
         if self._failure is None:
-            self._failure = Unreachable(reason)
+            self._failure = Unreachable(reason, problem)
         waiting, self._waiting = self._waiting, {}
         for future in waiting.values():
             if not future.done():
-                future.set_exception(Unreachable(reason))
+                future.set_exception(Unreachable(reason, problem))
         if self._transport is not None:
             self._transport.abort()
 
@@ -110,7 +117,9 @@ class RequestConnection(asyncio.BufferedProtocol):
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.fail(f"the connection was closed: {exc}" if exc else "the broker closed the connection")
+        # With TLS 1.3 a broker refuses a certificate after the handshake, by an alert.
+        reason = f"the connection was closed: {exc}" if exc else "the broker closed the connection"
+        self.fail(reason, _problem_of(exc))
         self._transport = None
 
     def _close_if_done(self) -> None:
@@ -124,7 +133,7 @@ async def connect(
     """Returns a usable connection. is_bare: connect with TLS only, without ApiVersions or authentication. Raises
     Unreachable."""
     connection = RequestConnection(settings.client_id, allocate)
-    reason = CLOSED
+    reason, problem = CLOSED, UpstreamProblem.UNREACHABLE
     try:
         async with asyncio.timeout(settings.setup_timeout):
             await asyncio.get_running_loop().create_connection(
@@ -141,16 +150,29 @@ async def connect(
     except TimeoutError:
         reason = f"no connection within {settings.setup_timeout:g} s"
     # SSLError is an OSError. An invalid host name is a ValueError, a port beyond 65535 an OverflowError.
-    except (OSError, ValueError, OverflowError, ProtocolError, ScramRefused, TokenUnavailable) as problem:
-        reason = str(problem) or repr(problem)
-    except Unreachable as problem:
-        reason = str(problem)
+    except (OSError, ValueError, OverflowError, ProtocolError, ScramRefused, TokenUnavailable) as failure:
+        reason, problem = str(failure) or repr(failure), _problem_of(failure)
+    except Unreachable as failure:
+        reason, problem = str(failure), failure.problem
     finally:
         if reason:
             connection.fail(reason)
+    if reason or not is_bare:
+        now = asyncio.get_running_loop().time()
+        settings.logins.note((host, port), LoginOutcome(now, problem, reason) if reason else LoginOutcome(now))
     if reason:
-        raise Unreachable(reason)
+        raise Unreachable(reason, problem)
     return connection
+
+
+def _problem_of(failure: Exception | None) -> UpstreamProblem:
+    match failure:
+        case ScramRefused() | TokenUnavailable():
+            return UpstreamProblem.CREDENTIALS
+        case ssl.SSLError() if not isinstance(failure, ssl.SSLEOFError | ssl.SSLZeroReturnError):
+            return UpstreamProblem.ENCRYPTION
+        case _:
+            return UpstreamProblem.UNREACHABLE
 
 
 async def _prepare(connection: RequestConnection, settings: ConnectionSettings) -> None:
@@ -164,8 +186,9 @@ async def _authenticate(connection: RequestConnection, settings: ConnectionSetti
     answer = await connection.send(messages.sasl_handshake_request(mechanism))
     error, known = messages.decode_sasl_handshake(answer)
     if error:
-        raise Unreachable(f"the broker does not know the SASL mechanism {mechanism}; it has {', '.join(known)}")
-    name, password = settings.username, settings.password
+        reason = f"the broker does not know the SASL mechanism {mechanism}; it has {', '.join(known)}"
+        raise Unreachable(reason, UpstreamProblem.CREDENTIALS)
+    name, password = settings.login.username, settings.login.password
     if mechanism == PLAIN:
         await _send_token(connection, f"\0{name}\0{password}".encode())
         return
@@ -185,7 +208,8 @@ async def _authenticate_by_token(connection: RequestConnection, tokens: TokenSou
         challenge = await _send_token(connection, first_message(token))
         if challenge:  # RFC 7628, 3.2.2: the client acknowledges the error before the server fails
             await _send_token(connection, ACKNOWLEDGED)
-            raise Unreachable(f"SASL authentication was refused: {reason_in(challenge)}")
+            reason = f"SASL authentication was refused: {reason_in(challenge)}"
+            raise Unreachable(reason, UpstreamProblem.CREDENTIALS)
     except Unreachable:
         tokens.refused(token)
         raise
@@ -196,7 +220,8 @@ async def _send_token(connection: RequestConnection, token: bytes) -> bytes:
     request = messages.sasl_authenticate_request(token, min(served.highest if served else 0, 1))
     answer = messages.decode_sasl_authenticate(await connection.send(request))
     if answer.error_code:
-        raise Unreachable(f"SASL authentication was refused: {answer.message or f'error {answer.error_code}'}")
+        reason = f"SASL authentication was refused: {answer.message or f'error {answer.error_code}'}"
+        raise Unreachable(reason, UpstreamProblem.CREDENTIALS)
     if answer.lifetime_ms > 0:
         part = random.uniform(*_SESSION)
         connection.ends_at = asyncio.get_running_loop().time() + part * answer.lifetime_ms / 1_000

@@ -139,7 +139,9 @@ class RawEngine:
     def look_at_ends(self, number: int) -> None:
         self._group.look_at_ends(number)
 
-    async def close(self, positions: Mapping[UpstreamPartition, CommitPosition]) -> Mapping[UpstreamPartition, int]:
+    async def close(
+        self, positions: Mapping[UpstreamPartition, CommitPosition], *, leaves: bool = True
+    ) -> Mapping[UpstreamPartition, int]:
         self._closed = True
         if self._task is not None:
             self._task.cancel()
@@ -148,7 +150,7 @@ class RawEngine:
         self._cluster.close()
         gone = self._of_topics_that_are_gone(positions)
         kept = {key: each for key, each in positions.items() if key not in gone}
-        return {**await self._group.close(self._with_epochs(kept)), **gone}
+        return {**await self._group.close(self._with_epochs(kept), leaves=leaves), **gone}
 
     async def _run(self) -> None:
         try:

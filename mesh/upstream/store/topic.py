@@ -114,7 +114,7 @@ class StoreTopic:
         self._next = 0
         """The next offset to read."""
         # A producer that waits for a token blocks for seconds, so the writer thread creates it.
-        self._producers = Renewed(properties, lambda: Producer({**self._properties, **_WRITER}))
+        self._producers = Renewed("store_writer", properties, lambda: Producer({**self._properties, **_WRITER}))
         self._producer = None if TOKENS in properties else self._producers.get()
         self._writing = threading.Lock()
         """Held while a document is given to the producer, and while the producer is replaced."""
@@ -191,7 +191,8 @@ class StoreTopic:
 
     def _follow(self, policy: _Policy) -> None:
         policy.check(POLICY_TIMEOUT)
-        consumers = Renewed(self._properties, lambda: Consumer({**self._properties, **_READER}), Consumer.close)
+        made_of = {**self._properties, **_READER}
+        consumers = Renewed("store_reader", made_of, lambda: Consumer(made_of), Consumer.close)
         consumer = consumers.get()
         try:
             place = TopicPartition(self._place.topic, PARTITION)

@@ -89,7 +89,7 @@ class DeadLetterWriter:
     # The thread
 
     def _run(self) -> None:
-        clients = Renewed(self._properties, self._made)
+        clients = Renewed("dead_letters", self._properties, self._made)
         is_closed = False
         while not is_closed:
             bundle, is_closed = self._next_bundle()

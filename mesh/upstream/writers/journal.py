@@ -89,7 +89,7 @@ class JournalWriter:
     # The thread
 
     def _serve(self) -> None:
-        producers = Renewed(self._properties, lambda: Producer({**self._properties, **_SETTINGS}), _finish)
+        producers = Renewed("journal", self._properties, lambda: Producer({**self._properties, **_SETTINGS}), _finish)
         while True:
             work: _Work | None = None
             try:

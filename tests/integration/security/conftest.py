@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from confluent_kafka import Producer
 from tests.integration.kafka import CLIENT_PROPERTIES, KafkaCluster
 from tests.integration.mesh_process import Mesh
 from tests.integration.security.certificates import Authority
+from tests.integration.security.guarded import Guarded, guarded_broker
 
 TOPIC = "secured"
 COUNT = 60
@@ -38,3 +40,9 @@ def topic(kafka: KafkaCluster) -> str:
 @pytest.fixture(scope="session")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
     return Authority(tmp_path_factory.mktemp("authority"))
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
+    with guarded_broker(tmp_path_factory.mktemp("guarded")) as broker:
+        yield broker

@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from pathlib import Path
 
-import anyio
 import pytest
 from confluent_kafka import Producer
 from cryptography.x509 import load_pem_x509_certificate
 
-from mesh.upstream.links.connection_settings import connection_settings_of
-from mesh.upstream.links.handshake import Unreachable, connect
 from tests.integration.feeding import log_ends
-from tests.integration.jars import kafka_jars, missing_programs
 from tests.integration.kafka import CLIENT_PROPERTIES, KafkaCluster
 from tests.integration.mesh_process import Mesh, MeshProcess
-from tests.integration.processes import eventually, free_port
+from tests.integration.processes import eventually
 from tests.integration.relay_mesh import RelayMesh
 from tests.integration.security import secured
-from tests.integration.security.certificates import Authority, Pair
+from tests.integration.security.certificates import Pair
+from tests.integration.security.guarded import Guarded
 from tests.integration.security.secured import Login
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
@@ -30,60 +24,9 @@ TOPIC, LATER, JOURNAL = "renewed", "later", "journal"
 LIFE = timedelta(seconds=45)
 
 
-@dataclass(frozen=True, slots=True)
-class Guarded:
-    """A broker whose listener SSL takes only clients with a certificate of the authority."""
-
-    cluster: KafkaCluster
-    port: int
-    authority: Authority
-
-    def properties(self, pair: Pair) -> dict[str, str]:
-        return {"security.protocol": "ssl", **Login(None, self.authority.certificate, certificate=pair).librdkafka()}
-
-    def upstream(self, pair: Pair) -> dict[str, object]:
-        """Keys of the cluster in a mesh's configuration."""
-        return {"bootstrap_servers": f"localhost:{self.port}", "properties": self.properties(pair)}
-
-    def takes(self, pair: Pair) -> bool:
-        """Whether a new connection with this certificate is served."""
-        settings = connection_settings_of(self.properties(pair))
-        try:
-            anyio.run(partial(_connect, self.port, settings))
-        except Unreachable:
-            return False
-        return True
-
-
-async def _connect(port: int, settings: object) -> None:
-    (await connect("localhost", port, settings)).fail("done")  # type: ignore[arg-type]
-
-
-@pytest.fixture(scope="module")
-def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
-    if missing := missing_programs():
-        pytest.skip(f"a real Apache Kafka needs Java 17 and Maven; not found: {', '.join(missing)}")
-    folder = tmp_path_factory.mktemp("guarded")
-    authority, port = Authority(folder / "certificates"), free_port()
-    pair, store = authority.issue("broker"), folder / "broker.pem"
-    store.write_bytes(pair.key.read_bytes() + pair.certificate.read_bytes())
-    more = {
-        "listeners": f"PLAINTEXT://127.0.0.1:{{port}},CONTROLLER://127.0.0.1:{{controller}},SSL://127.0.0.1:{port}",
-        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{{port}},SSL://localhost:{port}",
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SSL:SSL",
-        "inter.broker.listener.name": "PLAINTEXT",
-        "ssl.keystore.type": "PEM",
-        "ssl.keystore.location": str(store),
-        "ssl.truststore.type": "PEM",
-        "ssl.truststore.location": str(authority.certificate),
-        "listener.name.ssl.ssl.client.auth": "required",
-    }
-    cluster = KafkaCluster("eu", kafka_jars(), folder / "broker", more)
-    cluster.create_topic(TOPIC, 1)
-    try:
-        yield Guarded(cluster, port, authority)
-    finally:
-        cluster.kill()
+@pytest.fixture
+def topics(guarded: Guarded) -> None:
+    guarded.cluster.create_topic(TOPIC, 1)
 
 
 def write(servers: str, value: str, topic: str = TOPIC) -> str:
@@ -105,6 +48,11 @@ def written(cluster: KafkaCluster) -> int:
     return sum(log_ends(cluster, JOURNAL).values())
 
 
+def problems(mesh: MeshProcess) -> list[tuple[str, str]]:
+    """The problems with clusters that are reported, with their reasons."""
+    return [(each["problem"], each["reason"]) for each in mesh.readiness()["degraded"] if "problem" in each]
+
+
 def end_of(pair: Pair) -> datetime:
     return load_pem_x509_certificate(pair.certificate.read_bytes()).not_valid_after_utc
 
@@ -118,6 +66,7 @@ def ending(mesh: MeshProcess) -> list[str]:
     return [each["cluster"] for each in mesh.readiness()["degraded"] if each["what"] == "certificate ends soon"]
 
 
+@pytest.mark.usefixtures("topics")
 def test_new_connections_are_served_after_the_first_certificate_ended(guarded: Guarded, tmp_path: Path) -> None:
     """Through a relay, by new groups of a pool, and by the journal. The broker restarts in between."""
     authority = guarded.authority
@@ -163,3 +112,31 @@ def test_new_connections_are_served_after_the_first_certificate_ended(guarded: G
     finally:
         for mesh in meshes:
             mesh.kill()
+
+
+@pytest.mark.usefixtures("topics")
+@pytest.mark.parametrize("kind", ["relay", "pool"])
+def test_a_cluster_that_refuses_an_ended_certificate_is_reported(guarded: Guarded, tmp_path: Path, kind: str) -> None:
+    """Although connections from before the end are still served; and it is over when there is a new certificate."""
+    pair = guarded.authority.issue("mesh", life=timedelta(seconds=20))
+    mesh: MeshProcess
+    if kind == "relay":
+        mesh = RelayMesh(tmp_path, f"localhost:{guarded.port}", upstream=guarded.upstream(pair))
+    else:
+        mesh = Mesh([guarded.cluster], [TOPIC], tmp_path, {}, upstream={"eu": guarded.upstream(pair)})
+    try:
+        assert problems(mesh) == []
+        eventually("the certificate ends", lambda: has_ended(pair), timeout=60)
+        if isinstance(mesh, RelayMesh):
+            assert write(mesh.bootstrap_servers, "late") != ""
+        eventually("it is reported", lambda: problems(mesh) != [], timeout=120)
+        ((problem, reason),) = problems(mesh)
+        assert problem == "encryption"
+        assert f"{pair.certificate} ended at" in reason
+        assert mesh.metric("kafka_mesh_upstream_up", cluster="eu") == 0
+        guarded.authority.issue("mesh")
+        eventually("it is over", lambda: problems(mesh) == [], timeout=120)
+        if isinstance(mesh, RelayMesh):
+            assert write(mesh.bootstrap_servers, "later") == ""
+    finally:
+        mesh.kill()

@@ -207,3 +207,54 @@ def test_a_group_that_is_admitted_again_before_it_ended_goes_on() -> None:
     world.advance(2 * GRACE)
     assert GROUP in world.cluster.pools
     world.check()
+
+
+def renew(world: World) -> None:
+    world.do(world.cluster.renew_cluster(GROUP, EU, GRACE, world.now))
+
+
+def test_a_cluster_that_needs_another_connection_is_joined_again_at_once() -> None:
+    """No record comes twice if members commit, and static members keep their place in the group."""
+    world, consumer = begin()
+    renew(world)
+    before = len(world.effects)
+    assert not world.cluster.is_renewed(GROUP, EU)
+    consumer.commit({0: consumer.positions[0]})
+    assert [effect.comes_back for effect in world.effects if isinstance(effect, LeaveUpstream)] == [True]
+    assert [effect.cluster for effect in subscribed(world.effects[before:])] == [EU]
+    assert world.cluster.is_renewed(GROUP, EU)
+    consumer.fetch(partitions=[0], wait=100.0)
+    world.assign(EU)
+    world.produce(0)
+    assert [value for partition, _, value in consumer.received if partition == 0] == [
+        f"{source(0)}@{offset}".encode() for offset in range(20)
+    ]
+    world.check()
+
+
+def test_what_is_not_committed_in_time_comes_again() -> None:
+    world, consumer = begin()
+    renew(world)
+    world.advance(GRACE)
+    assert world.cluster.is_renewed(GROUP, EU)
+    world.assign(EU)
+    world.ends[source(0)] = 0
+    world.produce(0)
+    consumer.join()
+    consumer.fetch(partitions=[0], wait=0.0)
+    again = [value for partition, _, value in consumer.received[20:] if partition == 0]
+    assert again == [f"{source(0)}@{offset}".encode() for offset in range(10)]
+    world.check()
+
+
+def test_a_cluster_that_is_removed_meanwhile_is_not_joined_again() -> None:
+    world, consumer = begin()
+    renew(world)
+    leave(world)
+    before = len(world.effects)
+    consumer.commit({0: consumer.positions[0]})
+    assert left(world.effects) == [EU]
+    assert not subscribed(world.effects[before:])
+    renew(world)
+    assert left(world.effects) == [EU], "it is not consumed"
+    world.check()

@@ -230,6 +230,7 @@ class FakeEngine:
     assigned: bool = False
     ends: dict[UpstreamPartition, int] = field(default_factory=dict)
     says_ends: bool = True
+    leaves: bool = True
 
     def subscribe(self, topics: frozenset[TopicName]) -> None:
         self.commands.append(("subscribe", topics))
@@ -262,8 +263,10 @@ class FakeEngine:
             mine = {each: end for each, end in ends.items() if each.cluster == self.cluster}
             asyncio.get_running_loop().call_soon(self.deliver, HighWatermarks(mine, looked=number))
 
-    async def close(self, positions: Mapping[UpstreamPartition, CommitPosition]) -> Mapping[UpstreamPartition, int]:
-        self.last = positions
+    async def close(
+        self, positions: Mapping[UpstreamPartition, CommitPosition], *, leaves: bool = True
+    ) -> Mapping[UpstreamPartition, int]:
+        self.last, self.leaves = positions, leaves
         await self.leaving.wait()
         if self.failure is not None:
             raise self.failure

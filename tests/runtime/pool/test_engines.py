@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 
 from structlog.testing import capture_logs
 
 from mesh.admin.status import status_of
 from mesh.pool.common.ids import GroupId
 from mesh.records.spans import ClusterName, CommitPosition, TopicName, UpstreamPartition
-from mesh.tasks import OwnedTask, TaskName, reporting
+from mesh.tasks import OwnedTask, TaskName, begin, reporting
 from mesh.telemetry.upstream_health import SETTLED
 from mesh.upstream.engine import (
     EngineEvent,
@@ -418,3 +419,27 @@ async def test_an_engine_that_fails_while_its_cluster_is_left_is_not_created_aga
     await asyncio.sleep(2)
     assert len(bench.engines) == made
     assert not bench.server.engines.is_closing(GroupId("shop"))
+
+
+@in_fake_time
+async def test_groups_get_another_engine_of_one_cluster_one_after_the_other() -> None:
+    """A static member stays in the group: its engine closes without leaving."""
+    bench = Bench(leave_at_once=False)
+    for group in ("shop", "bakery"):
+        peer = await bench.member(group=group)
+        peer.fetch(peer.positions(group), max_wait=100)
+        await asyncio.sleep(0.2)
+    first, _, second, _ = bench.engines
+    renewing = begin(OwnedTask(TaskName.GROUP_RENEWAL), partial(bench.server.renew, EU, 6.0))
+    await asyncio.sleep(1.0)
+    assert [engine.last is not None for engine in (first, second)] == [True, False]
+    assert not first.leaves
+    first.leaving.set()
+    await asyncio.sleep(1.0)
+    assert [(engine.group, engine.cluster) for engine in bench.engines[4:]] == [("shop", EU)]
+    assert bench.engines[4].commands[0] == ("subscribe", frozenset(["orders"]))
+    assert second.last is not None and not renewing.done()
+    second.leaving.set()
+    await asyncio.sleep(1.0)
+    assert [(engine.group, engine.cluster) for engine in bench.engines[5:]] == [("bakery", EU)]
+    assert renewing.done()

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from mesh.upstream.links.connection import BrokerLink
-from mesh.upstream.links.connection_settings import ConnectionSettings
+from mesh.upstream.links.connection_settings import ConnectionSettings, Login
 from mesh.upstream.links.handshake import Unreachable
 from mesh.wire.client.connection import ClientRequest
 from tests.upstream.harness import run
@@ -157,7 +157,7 @@ def test_attempts_are_further_and_further_apart_up_to_a_bound_until_a_request_is
 def test_before_a_session_ends_new_requests_go_over_another_connection() -> None:
     async def test() -> None:
         access = ConnectionSettings(
-            mechanism="PLAIN", username="u", password="p", request_timeout=20.0, setup_timeout=20.0, backoff=0.001
+            mechanism="PLAIN", login=Login("u", "p"), request_timeout=20.0, setup_timeout=20.0, backoff=0.001
         )
         held: list[tuple[Conversation, int]] = []
 
