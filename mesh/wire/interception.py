@@ -23,6 +23,7 @@ from typing import Final, NamedTuple, Protocol
 
 from mesh.wire.apis import ApiKey
 from mesh.wire.errors import ProtocolError
+from mesh.wire.fetched_topics import FetchedTopics
 from mesh.wire.messages import Buffer
 from mesh.wire.passed_authentication import OF_AUTHENTICATION
 from mesh.wire.passing import AnswerCutter, AnswerHead, Piece, RequestCutter, RequestHead
@@ -59,12 +60,13 @@ class FollowUp(NamedTuple):
 class Decision(NamedTuple):
     """The decision about a request. frame: the frame to pass on, with its length; None to pass nothing on. answer: the
     answer if nothing is passed on; None for no answer. change: changes the answer of the broker; None if it stays.
-    is_answered: False for a Produce with acks=0. is_alone: whether later requests wait until the client has its answer,
-    so that a `FollowUp` is possible."""
+    check: looks at an answer that stays, before it passes. is_answered: False for a Produce with acks=0. is_alone:
+    whether later requests wait until the client has its answer, so that a `FollowUp` is possible."""
 
     frame: Sequence[Buffer] | None
     answer: Sequence[Buffer] | None = None
     change: AnswerChange | None = None
+    check: FetchedTopics | None = None
     is_answered: bool = True
     is_alone: bool = False
 
@@ -78,6 +80,7 @@ class _Expected:
     passed_id: int
     client_id: int
     change: AnswerChange | None = None
+    check: FetchedTopics | None = None
     answer: Sequence[Buffer] | None = None
     is_probe: bool = False
 
@@ -158,7 +161,7 @@ class InterceptedFrames:
         if decision.frame is not None:
             self.passed += decision.frame
             if decision.is_answered:
-                self._expected.append(_Expected(self._last_id, head.correlation_id, decision.change))
+                self._expected.append(_Expected(self._last_id, head.correlation_id, decision.change, decision.check))
                 if decision.is_alone:
                     self._alone = self._expected[-1]
         elif decision.answer is not None:
@@ -268,6 +271,8 @@ class InterceptedFrames:
             if piece.head is not None:
                 self._begin_answer(piece.head)
                 buffer = _with_id(buffer, _ANSWER_ID_AT, self._expected[0].client_id)
+            if (check := self._expected[0].check) is not None:
+                check.feed(buffer)
             if self._collected is not None:
                 self._collected += buffer
             elif not self._expected[0].is_probe:

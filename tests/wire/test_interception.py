@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import pytest
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 
 from mesh.wire.apis import ApiKey
 from mesh.wire.errors import ProtocolError
+from mesh.wire.fetched_topics import FetchedTopics
 from mesh.wire.interception import Decision, FollowUp, InterceptedFrames
 from mesh.wire.messages import Buffer
 from mesh.wire.passing import REQUEST_HEAD, RequestHead
@@ -344,3 +346,18 @@ def test_correlation_ids_begin_again_after_the_largest() -> None:
     frames._last_id = (1 << 31) - 2
     frames.receive_requests(memoryview(request(SAME) * 2))
     assert taken_out(frames.passed) == request((1 << 31) - 1) + request(1)
+
+
+@given(st.lists(st.integers(0, 400), max_size=30))
+def test_an_answer_that_stays_is_checked_before_it_passes(cuts: list[int]) -> None:
+    partition = (0).to_bytes(4, "big") + bytes(26) + b"\0\0\0\0" + b"\0\0\0\7records"
+    body = bytes(10) + b"\0\0\0\1" + b"\0\6orders" + b"\0\0\0\1" + partition  # of Fetch v9
+    for topic in ("orders", "others"):
+        frames = frames_of(frozenset({1}))
+        frames.receive_requests(memoryview(request(1)))
+        frames.decide(Decision([b"fetch"], check=FetchedTopics(9, {topic}.__contains__)))
+        with nullcontext() if topic == "orders" else pytest.raises(ProtocolError, match="which was not asked for"):
+            for chunk in chunks(answer(1, body), cuts):
+                frames.receive_answers([chunk])
+        assert (taken_out(frames.sent) == answer(1, body)) is (topic == "orders")
+        assert frames.pending_answer is None
