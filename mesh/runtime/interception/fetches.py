@@ -245,14 +245,16 @@ class InterceptedFetchAnswer:
             self._requests.go_on_at(place, max(judged.kept_until, asked), judged.next_offset)
 
     def _lost(self, key: TopicKey, partition: Tree) -> bool:
-        """Handles a partition that the cluster answered with an error. Returns True if the response has changed."""
+        """Handles a partition that the cluster answered with an error. Returns True if the response has changed.
+        Records beside an error would pass unseen, so they do not pass."""
+        has_records, partition["records"] = bool(partition["records"]), b""
         place = key, partition["partition_index"]
         self._requests.forget(place)
         if place in self._passed_over and partition["error_code"] == ErrorCode.OFFSET_OUT_OF_RANGE:
             # The mesh's later offset is out of range, not the client's. The client retries with its own offset.
             _fail(partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)
             return True
-        return False
+        return has_records
 
 
 def _fail(partition: Tree, code: ErrorCode) -> None:

@@ -324,6 +324,17 @@ async def test_records_of_an_unknown_id_do_not_go_on() -> None:
     assert await change_of(decision).changed(said) == [said], "it is known by now, and nothing is to be changed"
 
 
+@pytest.mark.parametrize("version", VERSIONS)
+@anyhow
+async def test_records_beside_an_error_do_not_pass(version: int) -> None:
+    fetches = requests()
+    head, frame = fetch(version, {"orders": 5})
+    decision = await decided(fetches, head, frame)
+    changed = await change_of(decision).changed(answer(version, {"orders": batch(b"change")}, code=6))
+    partition = partition_of(read(head, changed))
+    assert (partition["error_code"], partition["records"]) == (6, b"")
+
+
 @anyhow
 @pytest.mark.parametrize("codec", range(5))
 @pytest.mark.parametrize("version", [4, 11, 12, 18])
