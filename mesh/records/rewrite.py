@@ -36,6 +36,9 @@ _HEAD: Final = Struct(">qiibIhiqqqhii")
 """Base offset, length, partition leader epoch, magic, CRC, attributes, last offset delta, first timestamp, highest
 timestamp, producer id, producer epoch, base sequence, record count."""
 _START: Final = Struct(">qi4xb")
+"""Base offset, length, magic."""
+_SHORTEST: Final = 14
+"""The shortest length of a record in any format (`LegacyRecord.RECORD_OVERHEAD_V0`)."""
 _LENGTH: Final = Struct(">qi")
 _ATTRIBUTES: Final = Struct(">h")
 _ATTRIBUTES_AT: Final = 21
@@ -101,18 +104,26 @@ def head_of(batch: memoryview) -> BatchHead:
 
 
 def whole_batches(records: memoryview) -> Iterator[memoryview]:
-    """Returns the batches in the records of a partition, one after the other, up to the first incomplete one. Raises
-    CorruptBatch. Raises OldFormatRecords for a batch of magic 0 or 1."""
+    """Returns the batches in the records of a partition, one after the other, up to the first incomplete one, as a
+    broker finds them (`ByteBufferLogInputStream`). Raises CorruptBatch, also for an incomplete one with an impossible
+    length or magic. Raises OldFormatRecords for a batch of magic 0 or 1."""
     at, limit = 0, len(records)
-    while limit - at > _START.size:
-        _, length, magic = _START.unpack_from(records, at)
-        if magic in (0, 1):
-            raise OldFormatRecords(f"record format {magic}")
-        if magic != MAGIC or length < HEADER_SIZE - LENGTH_OVERHEAD:
-            raise CorruptBatch(f"record format {magic}, a batch of {length} bytes")
+    while (left := limit - at) >= LENGTH_OVERHEAD:
+        _, length = _LENGTH.unpack_from(records, at)
+        if length < _SHORTEST:
+            raise CorruptBatch(f"a batch of {length} bytes")
+        if left < _START.size:
+            return
+        _, _, magic = _START.unpack_from(records, at)
+        if not 0 <= magic <= MAGIC:
+            raise CorruptBatch(f"record format {magic}")
         end = at + LENGTH_OVERHEAD + length
         if end > limit:
             return
+        if magic < MAGIC:
+            raise OldFormatRecords(f"record format {magic}")
+        if length < HEADER_SIZE - LENGTH_OVERHEAD:
+            raise CorruptBatch(f"a batch of {length} bytes")
         yield records[at:end]
         at = end
 

@@ -15,9 +15,10 @@ from mesh.wire.addresses import NodeAddresses
 from mesh.wire.answer_walker import AnswerWalker
 from mesh.wire.apis import ApiKey
 from mesh.wire.errors import ProtocolError
+from mesh.wire.fetched_topics import FetchedTopics
 from mesh.wire.messages import Buffer
 from mesh.wire.one_partition import LARGEST_BEGINNING, OnePartition, OnePartitionReader
-from mesh.wire.passing import Piece, RequestHead
+from mesh.wire.passing import AnswerHead, Piece, RequestHead
 from mesh.wire.relaying import RelayedConnection, RelayedRequest, Room
 
 _LENGTH: Final = 4
@@ -26,10 +27,12 @@ LARGEST_TAKEN: Final = 16 << 20
 
 
 class PassedRequest(NamedTuple):
-    """A request for the broker, with its length in front. is_answered: False for a Produce with acks=0."""
+    """A request for the broker, with its length in front. is_answered: False for a Produce with acks=0. check: looks at
+    the answer, as the client gets it."""
 
     frame: Sequence[Buffer]
     is_answered: bool
+    check: FetchedTopics | None = None
 
 
 class Translation(Protocol):
@@ -61,13 +64,14 @@ class Translation(Protocol):
 
 
 class _PassedOn(RelayedRequest):
-    """A request that was passed to the broker. translation: the one that it passed with."""
+    """A request that was passed to the broker. translation: the one that it passed with. check: looks at the answer."""
 
-    __slots__ = ("translation",)
+    __slots__ = ("check", "translation")
 
     def __init__(self, head: RequestHead, began: float, translation: Translation) -> None:
         super().__init__(head, began, is_local=False)
         self.translation: Final = translation
+        self.check: FetchedTopics | None = None
 
 
 class RoutedConnection(RelayedConnection):
@@ -164,7 +168,7 @@ class RoutedConnection(RelayedConnection):
             self._room.give_back()
 
     def _pass(
-        self, request: RelayedRequest, translated: PassedRequest | None, frame: memoryview, passed: list[Buffer]
+        self, request: _PassedOn, translated: PassedRequest | None, frame: memoryview, passed: list[Buffer]
     ) -> None:
         if translated is None:
             request.is_local = True
@@ -172,10 +176,18 @@ class RoutedConnection(RelayedConnection):
             self._unanswered = request
         else:
             passed += translated.frame
+            request.check = translated.check
             if not translated.is_answered:
                 self._answered(request)
                 return
         self._expected.append(request)
+
+    def _continue_answer(self, piece: Piece[AnswerHead], sent: list[Buffer]) -> None:
+        request, before = self._answering, len(sent)
+        super()._continue_answer(piece, sent)
+        if isinstance(request, _PassedOn) and request.check is not None:
+            for buffer in sent[before:]:
+                request.check.feed(buffer)
 
     def _may_change(self, request: RelayedRequest) -> bool:
         return self._translation_of(request).is_changed(request.api_key, request.api_version, is_plain=self._is_plain)

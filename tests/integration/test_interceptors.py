@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from struct import pack, unpack_from
 from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
+from mesh.wire.apis import ApiKey
+from mesh.wire.errors import ErrorCode
 from tests.integration.kafka import KafkaCluster
 from tests.integration.processes import eventually
+from tests.integration.raw import Endpoint, RawConnection
 from tests.integration.relay_mesh import RelayMesh
+from tests.records.golden import PLAIN
+from tests.records.tails import tails
 
 pytestmark = [
     pytest.mark.timeout(300),
@@ -190,3 +196,18 @@ def test_aborted_records_are_not_shown(cluster: KafkaCluster, mesh: RelayMesh) -
     producer.abort_transaction(30)
     assert produce(cluster.bootstrap_servers, topic, cards(1)) == [None]
     assert [offset for offset, _, _ in read(mesh.bootstrap_servers, topic, 2)] == [2]
+
+
+def test_bytes_behind_a_batch_are_refused_as_by_a_broker(cluster: KafkaCluster, mesh: RelayMesh) -> None:
+    """They never reach the broker: the mesh leaves out those that a broker ignores, and refuses the others."""
+    cluster.create_topic("small-tails", 1)
+    known = [RawConnection(Endpoint.of(each)) for each in (cluster.bootstrap_servers, mesh.bootstrap_servers)]
+    for tail, is_ignored in tails():
+        records = PLAIN + tail
+        topic = pack(">ih", 1, 11) + b"small-tails" + pack(">iii", 1, 0, len(records)) + records
+        produce = pack(">hhih", ApiKey.PRODUCE, 3, 5, -1) + pack(">hhi", -1, -1, 10_000) + topic
+        answers = [each.ask(produce) for each in known]
+        codes = [each and unpack_from(">h", each, 29)[0] for each in answers]
+        assert codes == [0 if is_ignored else int(ErrorCode.CORRUPT_MESSAGE)] * 2, tail
+    for each in known:
+        each.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from struct import Struct
 
 import pytest
@@ -14,6 +15,7 @@ from mesh.records.decode import decode_records
 from mesh.records.rewrite import OldFormatRecords, head_of, records_of, rewritten, whole_batches
 from tests.records.golden import APPENDED, GZIP, PLAIN
 from tests.records.strategies import batches
+from tests.records.tails import tails
 
 ATTRIBUTES = Struct(">h")
 TRANSACTIONAL, DELETE_HORIZON = 0x10, 0x40
@@ -122,6 +124,12 @@ def test_batches_that_are_not_whole_end_the_records() -> None:
     for end in range(len(PLAIN), len(two)):
         assert [bytes(each) for each in whole_batches(memoryview(two[:end]))] == [PLAIN]
     assert [bytes(each) for each in whole_batches(memoryview(two))] == [PLAIN, GZIP]
+
+
+def test_bytes_behind_a_batch_are_ignored_as_by_a_broker() -> None:
+    for tail, is_ignored in tails():
+        with nullcontext() if is_ignored else pytest.raises(CorruptBatch):
+            assert [bytes(each) for each in whole_batches(memoryview(PLAIN + tail))] == [PLAIN], tail
 
 
 def test_old_formats_are_not_read() -> None:

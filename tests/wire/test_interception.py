@@ -1,10 +1,14 @@
 """Frames between a client and the carrier of its requests: none is lost, and none overtakes another, however long some
-are held up."""
+are held up.
+
+They pass with the correlation ids 1, 2, 3, ... of the mesh. Most clients here choose the same ones.
+"""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import pytest
@@ -13,6 +17,7 @@ from hypothesis import strategies as st
 
 from mesh.wire.apis import ApiKey
 from mesh.wire.errors import ProtocolError
+from mesh.wire.fetched_topics import FetchedTopics
 from mesh.wire.interception import Decision, FollowUp, InterceptedFrames
 from mesh.wire.messages import Buffer
 from mesh.wire.passing import REQUEST_HEAD, RequestHead
@@ -53,6 +58,11 @@ def chunks(data: bytes, cuts: Sequence[int]) -> Iterator[memoryview]:
     places = sorted({0, len(data), *(each % (len(data) + 1) for each in cuts)})
     for start, end in itertools.pairwise(places):
         yield memoryview(bytearray(data[start:end]))
+
+
+def with_id(correlation_id: int, frame: bytes) -> bytes:
+    """A request with another correlation id."""
+    return frame[:8] + correlation_id.to_bytes(4, "big") + frame[12:]
 
 
 def taken_out(buffers: list[Buffer]) -> bytes:
@@ -256,11 +266,11 @@ def test_the_answers_to_an_authentication_come_in_their_order() -> None:
     frames.receive_requests(memoryview(request(3) + HANDSHAKE + TOKEN))
     frames.decide(Decision([b"fetch"], change=Named()))
     frames.go_on()
-    frames.receive_answers([answer(3), answer(1)])
-    assert taken_out(frames.passed) == b"fetch" + HANDSHAKE
+    frames.receive_answers([answer(1), answer(2)])
+    assert taken_out(frames.passed) == b"fetch" + with_id(2, HANDSHAKE)
     frames.answer_changed([answer(3, b"changed")])
     assert taken_out(frames.sent) == answer(3, b"changed") + answer(1)
-    assert taken_out(frames.passed) == TOKEN
+    assert taken_out(frames.passed) == with_id(3, TOKEN)
 
 
 @given(st.lists(st.integers(0, 400), max_size=30), st.lists(st.integers(0, 400), max_size=30))
@@ -269,17 +279,85 @@ def test_the_broker_is_asked_if_only_it_knows_the_client(cuts: list[int], more: 
     frames = InterceptedFrames(client.is_taken, lambda: LIMIT)
     for chunk in chunks(request(6) + request(7, body=b"x" * 30) + request(8), cuts):
         frames.receive_requests(chunk)
-    probe = request(7, ApiKey.METADATA, 4, b"\xff\xff" + b"\0\0\0\0" + b"\0")
-    assert taken_out(frames.passed) == request(6) + probe
+    probe = request(2, ApiKey.METADATA, 4, b"\xff\xff" + b"\0\0\0\0" + b"\0")
+    assert taken_out(frames.passed) == request(1) + probe
     assert frames.has_waiting_requests
     client.known = True
-    for chunk in chunks(answer(6) + answer(7, b"brokers"), more):
+    for chunk in chunks(answer(1) + answer(2, b"brokers"), more):
         frames.receive_answers([chunk])
     assert taken_out(frames.sent) == answer(6), "the client has not asked for the brokers"
     assert frames.pending_request is not None
     frames.decide(Decision([b"examined"]))
     frames.go_on()
-    assert taken_out(frames.passed) == b"examined" + request(8)
-    frames.receive_answers([answer(7) + answer(8)])
+    assert taken_out(frames.passed) == b"examined" + request(4)
+    frames.receive_answers([answer(3) + answer(4)])
     assert taken_out(frames.sent) == answer(7) + answer(8)
     assert client.asked == [(6, None), (7, None), (7, True), (8, True)]
+
+
+SAME = 7
+"""The correlation id of all requests of a client that does not count."""
+
+
+def frames_of_a_client_that_does_not_count() -> InterceptedFrames:
+    """A Metadata, a Fetch that is examined, and a Heartbeat have passed, with the same correlation id."""
+    frames = InterceptedFrames(lambda head: head.api_key == ApiKey.FETCH, lambda: LIMIT)
+    others = [request(SAME, each) for each in (ApiKey.METADATA, ApiKey.HEARTBEAT)]
+    frames.receive_requests(memoryview(others[0] + request(SAME) + others[1]))
+    assert frames.pending_request is not None
+    head, frame = frames.pending_request
+    assert head.correlation_id == SAME and frame == request(2), "its answers are made with the id of the client"
+    frames.decide(Decision([frame], change=Named()))
+    frames.go_on()
+    assert taken_out(frames.passed) == with_id(1, others[0]) + request(2) + with_id(3, others[1])
+    return frames
+
+
+def test_a_client_gets_its_own_correlation_ids() -> None:
+    for is_constant in (True, False):
+        frames = frames_of_a_client_that_does_not_count()
+        answers = b"".join(answer(each, b"body") for each in (1, 2, 3))
+        frames.receive_answers([answers if is_constant else bytearray(answers)])
+        assert frames.pending_answer == (Named(), memoryview(answer(SAME, b"body")))
+        frames.answer_changed([answer(SAME, b"masked")])
+        assert taken_out(frames.sent) == answer(SAME, b"body") + answer(SAME, b"masked") + answer(SAME, b"body")
+
+
+@pytest.mark.parametrize(
+    "answered",
+    [
+        pytest.param([2], id="too early"),
+        pytest.param([1, 1], id="twice"),
+        pytest.param([1, 3], id="one left out"),
+        pytest.param([1, SAME], id="with the id of the client"),
+        pytest.param([SAME], id="without a request"),
+    ],
+)
+def test_answers_in_the_place_of_others_pass_nothing(answered: list[int]) -> None:
+    frames = frames_of_a_client_that_does_not_count()
+    with pytest.raises(ProtocolError, match=f"response {answered[-1]} is not expected"):
+        for correlation_id in answered:
+            frames.receive_answers([answer(correlation_id, b"records" if correlation_id == 2 else b"")])
+    assert b"records" not in taken_out(frames.sent) and frames.pending_answer is None
+
+
+def test_correlation_ids_begin_again_after_the_largest() -> None:
+    frames = frames_of()
+    frames._last_id = (1 << 31) - 2
+    frames.receive_requests(memoryview(request(SAME) * 2))
+    assert taken_out(frames.passed) == request((1 << 31) - 1) + request(1)
+
+
+@given(st.lists(st.integers(0, 400), max_size=30))
+def test_an_answer_that_stays_is_checked_before_it_passes(cuts: list[int]) -> None:
+    partition = (0).to_bytes(4, "big") + bytes(26) + b"\0\0\0\0" + b"\0\0\0\7records"
+    body = bytes(10) + b"\0\0\0\1" + b"\0\6orders" + b"\0\0\0\1" + partition  # of Fetch v9
+    for topic in ("orders", "others"):
+        frames = frames_of(frozenset({1}))
+        frames.receive_requests(memoryview(request(1)))
+        frames.decide(Decision([b"fetch"], check=FetchedTopics(9, {topic}.__contains__)))
+        with nullcontext() if topic == "orders" else pytest.raises(ProtocolError, match="which was not asked for"):
+            for chunk in chunks(answer(1, body), cuts):
+                frames.receive_answers([chunk])
+        assert (taken_out(frames.sent) == answer(1, body)) is (topic == "orders")
+        assert frames.pending_answer is None

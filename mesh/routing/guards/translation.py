@@ -15,6 +15,7 @@ from mesh.wire.answer_walker import AnswerWalker
 from mesh.wire.apis import ApiKey
 from mesh.wire.entities import Direction, Unchanged, program
 from mesh.wire.errors import ProtocolError
+from mesh.wire.fetched_topics import FetchedTopics
 from mesh.wire.frames import with_length
 from mesh.wire.messages import Buffer
 from mesh.wire.one_partition import OnePartition
@@ -38,14 +39,17 @@ class _Refused(Exception):
 
 
 class _Asked(Unchanged):
-    """Checks each entity in a request: topics for one operation, transactions for WRITE. Raises `_Refused`."""
+    """Checks each entity in a request: topics for one operation, transactions for WRITE. Raises `_Refused`.
 
-    __slots__ = ("_access", "_names", "_operation")
+    topics: gets the names and ids of all topics."""
 
-    def __init__(self, access: Access, operation: Operation, names: TopicIdNames) -> None:
+    __slots__ = ("_access", "_names", "_operation", "_topics")
+
+    def __init__(self, access: Access, operation: Operation, names: TopicIdNames, topics: set[str | UUID]) -> None:
         self._access: Final = access
         self._operation: Final = operation
         self._names: Final = names
+        self._topics: Final = topics
 
     def node(self, node: int) -> int:
         raise _Refused  # the client is a replica
@@ -53,6 +57,7 @@ class _Asked(Unchanged):
     def topic(self, name: str) -> str:
         if not self._access.allows(self._operation, ResourceType.TOPIC, name):
             raise _Refused
+        self._topics.add(name)
         return name
 
     def topic_id(self, topic_id: UUID) -> UUID:
@@ -60,6 +65,7 @@ class _Asked(Unchanged):
         if name is None:
             raise _Refused
         self.topic(name)
+        self._topics.add(topic_id)
         return topic_id
 
     def transactional_id(self, transactional_id: str) -> str:
@@ -80,8 +86,12 @@ class GuardedTranslation:
         self._judge: Final = judge
 
     def request(self, head: RequestHead, frame: memoryview) -> PassedRequest | None:
-        judged = self._judged(ApiKey(head.api_key), head.api_version, frame)
-        return None if judged is None else self._inner.request(head, judged)
+        fetched: set[str | UUID] = set()
+        judged = self._judged(ApiKey(head.api_key), head.api_version, frame, fetched)
+        passed = None if judged is None else self._inner.request(head, judged)
+        if passed is None or head.api_key != ApiKey.FETCH or self._judge.access.is_unlimited:
+            return passed
+        return passed._replace(check=FetchedTopics(head.api_version, fetched.__contains__))
 
     def passes_unchanged(self, produced: OnePartition) -> bool:
         return self._judge.access.is_unlimited and self._inner.passes_unchanged(produced)
@@ -98,16 +108,16 @@ class GuardedTranslation:
     def answer(self, api_key: ApiKey, version: int, answer: memoryview) -> Sequence[Buffer]:
         return self._inner.answer(api_key, version, answer)
 
-    def _judged(self, api_key: ApiKey, version: int, frame: memoryview) -> memoryview | None:
+    def _judged(self, api_key: ApiKey, version: int, frame: memoryview, fetched: set[str | UUID]) -> memoryview | None:
         """Returns the frame of an allowed request, in which a broker finds nothing but what was judged; None for a
-        request that does not pass."""
+        request that does not pass. fetched: gets the topics of a Fetch."""
         access = self._judge.access
         frame, body = without_header_tags(api_key, version, frame)
         match api_key:
             case ApiKey.PRODUCE:
                 return frame if access.is_unlimited else self._produced(version, frame, body, access)
             case ApiKey.FETCH:
-                return frame if access.is_unlimited else self._fetched(version, frame, body, access)
+                return frame if access.is_unlimited else self._fetched(version, frame, body, access, fetched)
             case ApiKey.METADATA:
                 return frame  # the mesh answers it itself, and judges it then
             case _:
@@ -115,7 +125,7 @@ class GuardedTranslation:
                 return frame if self._judge.judgement(api_key, version, request) is None else None
 
     def _produced(self, version: int, frame: memoryview, body: int, access: Access) -> memoryview | None:
-        asked = _Asked(access, Operation.WRITE, self._judge.topics)
+        asked = _Asked(access, Operation.WRITE, self._judge.topics, set())
         allowed = self._allowed(ApiKey.PRODUCE, version, frame, body, asked)
         if allowed is None and parts_of(version, frame, body).acks == 0:
             # Like a broker, which can only close the connection.
@@ -125,10 +135,13 @@ class GuardedTranslation:
             raise ProtocolError("produce", "something in it is not allowed, and there is no answer to say so")
         return allowed
 
-    def _fetched(self, version: int, frame: memoryview, body: int, access: Access) -> memoryview | None:
+    def _fetched(
+        self, version: int, frame: memoryview, body: int, access: Access, topics: set[str | UUID]
+    ) -> memoryview | None:
         """Checks a Fetch, and removes its request for a session: without a session each Fetch of the client is judged
         as a whole."""
-        allowed = self._allowed(ApiKey.FETCH, version, frame, body, _Asked(access, Operation.READ, self._judge.topics))
+        asked = _Asked(access, Operation.READ, self._judge.topics, topics)
+        allowed = self._allowed(ApiKey.FETCH, version, frame, body, asked)
         if allowed is None or version < _FIRST_WITH_SESSION:
             return allowed
         at = body + _IN_FRONT + (_REPLICA if version < _FIRST_WITHOUT_REPLICA else 0)

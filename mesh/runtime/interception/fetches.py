@@ -26,6 +26,7 @@ from mesh.runtime.interception.messages import (
 )
 from mesh.wire.apis import ApiKey
 from mesh.wire.errors import ErrorCode, ProtocolError
+from mesh.wire.fetched_topics import FetchedTopics, IsExpected
 from mesh.wire.interception import Decision
 from mesh.wire.messages import Buffer
 from mesh.wire.passing import RequestHead
@@ -78,25 +79,32 @@ class FetchRequests:
     def _decide(self, request: ReadRequest) -> Decision:
         tree = request.tree
         epoch = tree.get("session_epoch", _NO_SESSION)
-        # An interceptor may want to see a topic whose name is unknown.
         keys = [key_of(topic) for topic in tree["topics"]]
-        is_wanted = any(self.client.name_of(key) is None or self.client.chosen(key, On.FETCH) for key in keys)
+        is_wanted = not all(map(self._is_unwanted, keys))
         is_whole = epoch in (_NO_SESSION, _NEW_SESSION)
         if (is_wanted or is_whole) and self._session is not None:
             self._ended, self._session = self._session.id, None
         if not is_whole:
             if self._session is None or self._session.id != tree["session_id"]:
                 return Decision(None, request.answered(_session_unknown()))
-            return Decision([request.frame])
+            return self._passed(request)
         if tree.get("session_id", 0) not in (0, self._ended):  # the broker would end a session of another connection
             request = request.changed({**tree, "session_id": 0})
         if is_wanted:
             return self._without_session(request)
-        return Decision([request.frame]) if epoch == _NO_SESSION else self._in_new_session(request)
+        return self._passed(request) if epoch == _NO_SESSION else self._in_new_session(request)
+
+    def _is_unwanted(self, topic: TopicKey) -> bool:
+        """Returns True if no interceptor wants to see a topic. One may want to see a topic whose name is unknown."""
+        return self.client.name_of(topic) is not None and self.client.chosen(topic, On.FETCH) is None
+
+    def _passed(self, request: ReadRequest) -> Decision:
+        """Lets the answer pass as it comes, if no interceptor wants to see its topics."""
+        return Decision([request.frame], check=FetchedTopics(request.head.api_version, self._is_unwanted))
 
     def _in_new_session(self, request: ReadRequest) -> Decision:
         """Waits for the whole answer, to learn the id of the session. So its size is limited."""
-        tree, self._session = request.tree, OpenedSession(request.head)
+        tree, self._session = request.tree, OpenedSession(request.head, self._is_unwanted)
         is_small = tree["max_bytes"] <= LARGEST_FETCH
         frame = [request.frame] if is_small else request.with_tree({**tree, "max_bytes": LARGEST_FETCH})
         return Decision(frame, change=self._session)
@@ -144,11 +152,13 @@ class OpenedSession:
     interceptor has seen. id: None before the response.
     """
 
-    def __init__(self, head: RequestHead) -> None:
+    def __init__(self, head: RequestHead, is_expected: IsExpected) -> None:
         self._head: Final = head
+        self._is_expected: Final = is_expected
         self.id: int | None = None
 
     async def changed(self, answer: memoryview) -> Sequence[Buffer]:
+        FetchedTopics(self._head.api_version, self._is_expected).feed(answer)
         spans = body_of_answer(self._head, answer)
         spans.skip(INT32.size + INT16.size)  # throttle_time_ms, error_code
         self.id = spans.int32()
@@ -235,14 +245,16 @@ class InterceptedFetchAnswer:
             self._requests.go_on_at(place, max(judged.kept_until, asked), judged.next_offset)
 
     def _lost(self, key: TopicKey, partition: Tree) -> bool:
-        """Handles a partition that the cluster answered with an error. Returns True if the response has changed."""
+        """Handles a partition that the cluster answered with an error. Returns True if the response has changed.
+        Records beside an error would pass unseen, so they do not pass."""
+        has_records, partition["records"] = bool(partition["records"]), b""
         place = key, partition["partition_index"]
         self._requests.forget(place)
         if place in self._passed_over and partition["error_code"] == ErrorCode.OFFSET_OUT_OF_RANGE:
             # The mesh's later offset is out of range, not the client's. The client retries with its own offset.
             _fail(partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)
             return True
-        return False
+        return has_records
 
 
 def _fail(partition: Tree, code: ErrorCode) -> None:

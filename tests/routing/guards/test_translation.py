@@ -14,11 +14,13 @@ from mesh.routing.kit.union_apis import SERVED_BY_UNIONS
 from mesh.security.rules import UNLIMITED, Access, Operation, Refusal, ResourceType
 from mesh.wire.apis import ApiKey, is_flexible
 from mesh.wire.errors import ProtocolError
+from mesh.wire.fetched_topics import FetchedTopics
 from mesh.wire.messages import Buffer
 from mesh.wire.trees import Tree
 from tests.routing.guards.test_judging import Names, access, allow, offsets
 from tests.routing.test_translation import passed, translation
 from tests.routing.unions import SAME
+from tests.runtime.interception.requests import answered, framed
 
 WRITES = access(
     allow(ResourceType.TOPIC, "orders", Operation.WRITE),
@@ -128,3 +130,27 @@ def test_answers_are_those_of_the_leaf() -> None:
         assert to.is_changed(ApiKey.PRODUCE, 12, is_plain=is_plain) is not is_plain
     answer = memoryview(b"\0\0\0\7\0\0\0\0\0\0\0\0\0")
     assert b"".join(to.answer(ApiKey.HEARTBEAT, 3, answer[:10])) == b"\0\0\0\x0a" + bytes(answer[:10])
+
+
+@pytest.mark.parametrize("version", FETCHES)
+def test_an_answer_has_only_topics_that_were_judged(version: int) -> None:
+    def checked(may: Access) -> FetchedTopics | None:
+        request = guarded(may).request(*framed(ApiKey.FETCH, version, fetch("orders")))
+        assert request is not None
+        check: FetchedTopics | None = request.check
+        return check
+
+    def answer(*topics: str) -> memoryview:
+        tree = {"responses": [named("topic", each) | {"partitions": [{"records": b"x"}]} for each in topics]}
+        return answered(ApiKey.FETCH, version, tree)
+
+    for asked in ([], ["orders"]):
+        check = checked(READS)
+        assert check is not None
+        check.feed(answer(*asked))
+    for others in (["secret"], ["orders", "secret"], ["unheard"]):
+        check = checked(READS)
+        assert check is not None
+        with pytest.raises(ProtocolError, match="which was not asked for"):
+            check.feed(answer(*others))
+    assert checked(UNLIMITED) is None

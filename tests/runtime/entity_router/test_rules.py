@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
+import pytest
 from structlog.testing import capture_logs
 
 from mesh.security.principals import ANONYMOUS
 from mesh.security.rules import Operation, PatternType, ResourceType, Rule, Rules
+from mesh.wire.answer_walker import NODE_BITS
 from mesh.wire.apis import ApiKey
 from mesh.wire.errors import ErrorCode
 from mesh.wire.trees import Tree
 from tests.runtime.entity_router.harness import UnionWorld, topic, topic_id, union
 from tests.runtime.relay.loops import anyhow
 
+US = 1 << NODE_BITS
 TOPIC_REFUSED, GROUP_REFUSED = ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.GROUP_AUTHORIZATION_FAILED
 
 
@@ -143,6 +147,27 @@ async def test_a_fetch_of_what_is_allowed_passes_without_a_session() -> None:
             assert seen.get("session_epoch", -1) == -1
         answer = await client.asked(ApiKey.FETCH, 12, fetch(session_id=5, session_epoch=1))
         assert answer["error_code"] == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+@pytest.mark.parametrize("node", [0, US])
+@pytest.mark.parametrize("version", [4, 11, 12, 13, 17])
+@anyhow
+async def test_a_topic_that_was_not_asked_for_passes_in_no_answer(version: int, node: int) -> None:
+    """A broker that reads more in a Fetch than the mesh does."""
+
+    def with_another(api_key: ApiKey, version: int, request: Tree) -> Tree:
+        another = fetch("us.secret" if node else "secret", by_id=version > 12)["topics"]
+        return fetched(api_key, version, {**request, "topics": [*request.get("topics", ()), *another]})
+
+    async with under(ORDERS) as made:
+        (made.us if node else made.eu).answers = fetched
+        client = await made.client(node)
+        await client.asked(ApiKey.METADATA, 12, {"topics": None})
+        asked = fetch("us.orders" if node else "orders", by_id=version > 12)
+        assert len((await client.asked(ApiKey.FETCH, version, asked))["responses"]) == 1
+        (made.us if node else made.eu).answers = with_another
+        with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
+            await client.asked(ApiKey.FETCH, version, asked)
 
 
 @anyhow

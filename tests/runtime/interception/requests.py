@@ -41,13 +41,10 @@ class Cluster:
         return {"topics": topics}
 
 
-def client_of(
-    interceptor: Interceptor,
-    on_failure: OnFailure = OnFailure.FAIL,
-    cluster: Cluster | None = None,
-    may_write: bool = True,
-) -> InterceptedClient:
-    """A client; an interceptor sees its records of `orders`, on both sides."""
+def interceptors_of(
+    interceptor: Interceptor, on_failure: OnFailure = OnFailure.FAIL, cluster: Cluster | None = None
+) -> Interceptors:
+    """An interceptor that sees the records of `orders`, on both sides."""
     name = InterceptorName("it")
     configured = ConfiguredInterceptor(
         name,
@@ -61,14 +58,22 @@ def client_of(
         Isolation.INLINE,
         interceptor.effect is Effect.FILTER,
     )
-    steps = {name: ChainStep(name, interceptor, on_failure)}
-    interceptors = Interceptors(
-        InterceptorRunner("front", steps, None, time.monotonic),
+    return Interceptors(
+        InterceptorRunner("front", {name: ChainStep(name, interceptor, on_failure)}, None, time.monotonic),
         Selection([configured], lambda topic: [InterceptionPoint((configured,), topic)]),
         TopicNames((cluster or Cluster()).metadata),
         Sequences(1 << 20),
     )
-    return InterceptedClient(interceptors, lambda: ANONYMOUS, lambda _: may_write)
+
+
+def client_of(
+    interceptor: Interceptor,
+    on_failure: OnFailure = OnFailure.FAIL,
+    cluster: Cluster | None = None,
+    may_write: bool = True,
+) -> InterceptedClient:
+    """A client with the interceptor of `interceptors_of`."""
+    return InterceptedClient(interceptors_of(interceptor, on_failure, cluster), lambda: ANONYMOUS, lambda _: may_write)
 
 
 def framed(api_key: ApiKey, version: int, tree: Mapping[str, Any]) -> tuple[RequestHead, memoryview]:

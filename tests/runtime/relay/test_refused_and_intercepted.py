@@ -3,41 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from struct import pack
 
 import pytest
 
-from mesh.interceptors.chain import ChainStep, InterceptorName, OnFailure
-from mesh.interceptors.selection import ConfiguredInterceptor, InterceptionPoint, Isolation, Selection
-from mesh.interceptors.sequences import Sequences
-from mesh.interceptors.spi import KEEP, On
-from mesh.runtime.interception.client import Interceptors
-from mesh.runtime.interception.interceptor_runner import InterceptorRunner
-from mesh.runtime.interception.topic_names import TopicNames
+from mesh.interceptors.spi import KEEP
 from mesh.wire.apis import ApiKey
 from tests.interceptors.fakes import Does
-from tests.runtime.interception.requests import Cluster
+from tests.runtime.interception.requests import interceptors_of
 from tests.runtime.relay.frames import request
 from tests.runtime.relay.harness import World, world
 from tests.runtime.relay.loops import anyhow, until
 from tests.runtime.relay.test_authentication import HEARTBEAT, with_sasl
 
 DELETE = request(ApiKey.DELETE_TOPICS, 3, 10, b"\0\0\0\1\0\6orders\0\0\0\1")
-NAME = InterceptorName("it")
-
-
-def interceptors() -> Interceptors:
-    kept = Does(lambda record: KEEP)
-    configured = ConfiguredInterceptor(
-        NAME, "it", ("orders",), frozenset(On), ("*",), 60.0, 0, OnFailure.FAIL, Isolation.INLINE, False
-    )
-    return Interceptors(
-        InterceptorRunner("front", {NAME: ChainStep(NAME, kept, OnFailure.FAIL)}, None, time.monotonic),
-        Selection([configured], lambda topic: [InterceptionPoint((configured,), topic)]),
-        TopicNames(Cluster().metadata),
-        Sequences(1 << 20),
-    )
 
 
 def received(made: World) -> list[ApiKey]:
@@ -50,7 +29,7 @@ async def test_a_client_that_has_not_authenticated_reaches_no_broker(is_intercep
     async with world(security=with_sasl()) as made:
         await made.known()
         if is_intercepted:
-            made.runtime._services.interceptors = interceptors()
+            made.runtime._services.interceptors = interceptors_of(Does(lambda _: KEEP))
         client = await made.client(0)
         client.send(HEARTBEAT + DELETE)
         await client.rest()
@@ -64,7 +43,7 @@ async def test_a_client_that_has_not_authenticated_reaches_no_broker(is_intercep
 async def test_a_request_hidden_in_a_refused_one_reaches_no_broker() -> None:
     async with world(refused=[ApiKey.DELETE_TOPICS]) as made:
         await made.known()
-        made.runtime._services.interceptors = interceptors()
+        made.runtime._services.interceptors = interceptors_of(Does(lambda _: KEEP))
         made.broker.script = lambda broker, leg, asked: None  # the first request stays unanswered, like a Fetch
         client = await made.client(0)
         client.send(HEARTBEAT)
