@@ -152,6 +152,9 @@ class _Counting:
         self._outstanding = 0
         self._is_written = asyncio.Event()
 
+    def change_login(self, username: str, password: str) -> None:
+        raise NotImplementedError
+
     def write(self, page: Page, dropped: int, dropped_since: int, is_last: bool, ended: Callable[[bool], None]) -> None:
         if self._beneath is None:
             ended(True)

@@ -37,7 +37,7 @@ from mesh.app.targets import linked_clusters
 from mesh.app.virtual_clusters import VirtualClusters, nowhere
 from mesh.app.worker import ThisWorker
 from mesh.config.mistakes import ConfigurationError, Mistake
-from mesh.config.model import Admin, Config, Look, PoolTargetConfig
+from mesh.config.model import Admin, Cluster, Config, Look, PoolTargetConfig
 from mesh.config.values import Address
 from mesh.config.warnings import warnings_of
 from mesh.listener import certificates
@@ -138,6 +138,7 @@ class Application:
         self._metrics.add_collector(loop_lag.samples)
         self._renewal = renewing.GroupRenewal(self._virtual_clusters.pools, lambda: self._reconfiguring.grace)
         self._clusters.files_changed = self._renewal.soon
+        self._reconfiguring.login_changed = self._login_changed
         self._metrics.add_collector(self._reconfiguring.samples)
         self._metrics.add_collector(renewing.samples)
         self._metrics.add_collector(partial(certificates.samples, self._virtual_clusters.watched))
@@ -242,6 +243,15 @@ class Application:
                 if last is not None:
                     await last.close()
         return not guard.has_failed
+
+    def _login_changed(self, cluster: Cluster) -> None:
+        """Passes another user name or password of a cluster on to the journal and the store, which stay at a reload."""
+        config, properties = self.config, cluster.properties
+        login = properties.get("sasl.username", ""), properties.get("sasl.password", "")
+        if self._journal is not None and config.journal is not None and config.journal.cluster == cluster.name:
+            self._journal.change_login(*login)
+        if self._store is not None and config.store is not None and config.store.cluster == cluster.name:
+            self._store.change_login(*login)
 
     async def _serve_admin(self, tasks: Tasks, configured: Admin) -> None:
         tls = AdminTls(admin_certificate(configured.tls)) if configured.tls is not None else None

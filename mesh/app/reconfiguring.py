@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -39,7 +39,7 @@ from mesh.config.changes import (
 )
 from mesh.config.load import load
 from mesh.config.mistakes import ConfigurationError
-from mesh.config.model import Config
+from mesh.config.model import Cluster, Config
 from mesh.config.warnings import warnings_of
 from mesh.listener.admin_tls import AdminCertificate, AdminTls, admin_certificate
 from mesh.memory import MemoryBudget
@@ -84,12 +84,14 @@ class ReloadOutcome:
 class _Plan:
     """The parts of the process that a changed configuration concerns.
 
-    reconnected: clusters that get new connections. ended, begun: virtual clusters that stop, and those that start
+    reconnected: clusters that get new connections. other_logins: those of them that have only another user name or
+    password. ended, begun: virtual clusters that stop, and those that start
     afterwards; one that restarts is in both. left: the clusters that each of the other virtual clusters leaves, at
     least for a while. changed: the changed keys of each virtual cluster whose clients stay connected.
     """
 
     reconnected: frozenset[ClusterName]
+    other_logins: frozenset[ClusterName]
     ended: frozenset[str]
     begun: frozenset[str]
     left: Mapping[str, frozenset[ClusterName]]
@@ -151,6 +153,8 @@ class Reconfiguring:
         of this process among several, from 1."""
         self.config = config.for_worker(worker)
         self.admin: AdminSetup | None = None
+        self.login_changed: Callable[[Cluster], object] = lambda _: None
+        """Called for a cluster that has only another user name or password."""
         self._is_asked = False
         """True after the first signal, which may come before changes are allowed."""
         self._file = file
@@ -326,7 +330,7 @@ class Reconfiguring:
         begun = {each.name for each in changes if isinstance(each, VirtualClusterAdded | VirtualClusterRenewed)}
         left: dict[str, frozenset[ClusterName]] = {}
         old, new = ({each.name: each for each in one.clusters} for one in (self.config, config))
-        other_logins = [name for name in reconnected if has_only_another_login(old[name], new[name])]
+        other_logins = frozenset(name for name in reconnected if has_only_another_login(old[name], new[name]))
         running = self._virtual_clusters.names()
         for configured in config.virtual_clusters:
             name = configured.name
@@ -340,7 +344,7 @@ class Reconfiguring:
                 begun.add(name)
             else:
                 left[name] = clusters
-        return _Plan(reconnected, frozenset(ended), frozenset(begun), left, changed)
+        return _Plan(reconnected, other_logins, frozenset(ended), frozenset(begun), left, changed)
 
     async def _apply(self, config: Config, plan: _Plan, prepared: Prepared, tasks: Tasks) -> None:
         virtual_clusters = self._virtual_clusters
@@ -354,6 +358,9 @@ class Reconfiguring:
                     leaving.start_soon(virtual_clusters.leave, name, cluster, self.grace)
         self._change_process(before, config)
         await self._clusters.change(config, plan.reconnected)
+        for each in config.clusters:
+            if each.name in plan.other_logins:
+                self.login_changed(each)
         left, changed = plan.left, plan.changed
         for configured in config.virtual_clusters:
             name = configured.name

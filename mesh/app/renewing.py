@@ -9,7 +9,7 @@ from functools import partial
 
 from mesh.records.spans import ClusterName
 from mesh.runtime.pool.runtime import PoolRuntime
-from mesh.tasks import OwnedTask, TaskName, begin
+from mesh.tasks import GuardedSteps, OwnedTask, TaskName, begin, reports
 from mesh.telemetry.logs import get_logger
 from mesh.telemetry.metric_definitions import UPSTREAM_CLIENT_FAILURES, MetricSample
 from mesh.upstream.renewed import FAILURES
@@ -30,7 +30,7 @@ class GroupRenewal:
 
     def soon(self, cluster: ClusterName) -> None:
         """Lets all groups join this cluster again."""
-        task = begin(OwnedTask(TaskName.GROUP_RENEWAL, cluster=cluster), partial(self._renew, cluster))
+        task = begin(_renewal_of(cluster), partial(self._renew, cluster))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -40,9 +40,15 @@ class GroupRenewal:
 
     async def _renew(self, cluster: ClusterName) -> None:
         async with self._turn:
+            guard = GuardedSteps(reports())  # a failure in one pool keeps no other one from its turn
             for pool in self._pools():
-                await pool.renew(cluster, self._grace())
-            log.info("upstream groups use changed files", cluster=cluster)
+                await guard.attempt(_renewal_of(cluster), partial(pool.renew, cluster, self._grace()))
+            if not guard.has_failed:
+                log.info("upstream groups use changed files", cluster=cluster)
+
+
+def _renewal_of(cluster: ClusterName) -> OwnedTask:
+    return OwnedTask(TaskName.GROUP_RENEWAL, cluster=cluster)
 
 
 def samples() -> Iterator[MetricSample]:

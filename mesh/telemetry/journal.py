@@ -26,6 +26,8 @@ class Writer(Protocol):
         self, page: Page, dropped: int, dropped_since: int, is_last: bool, ended: Callable[[bool], None]
     ) -> None: ...
 
+    def change_login(self, username: str, password: str) -> None: ...
+
     async def close(self) -> None: ...
 
 
@@ -93,6 +95,10 @@ class Journal:
         """Gives the open page to the writer."""
         if self._page is not None:
             self._write(self._page, is_last=False)
+
+    def change_login(self, username: str, password: str) -> None:
+        """Uses this user name and password for SASL from the next connection on."""
+        self._writer.change_login(username, password)
 
     async def close(self) -> None:
         """Closes the journal: writes a last page, marked as such, and waits for a while until it is written."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
 
+from mesh.app.application import Application
 from mesh.app.cluster_settings import ClusterSettings
 from mesh.app.clusters import UpstreamClusters
-from mesh.config.model import Config
+from mesh.config.model import Cluster, Config
 from mesh.records.spans import ClusterName
 from mesh.telemetry.upstream_health import UpstreamHealth
 from mesh.upstream.links.connection_settings import connection_settings_of
@@ -59,3 +61,16 @@ def test_it_is_reported_and_looked_at_again() -> None:
     assert health.connection("eu") is not None, "an open connection of the catalog says nothing about new ones"
     clusters._login_reported(EU, None)
     assert health.connection("eu") is None
+
+
+def test_another_login_goes_to_the_journal_and_the_store_of_the_cluster() -> None:
+    """They stay at a reload."""
+    kept = SimpleNamespace(cluster="eu")
+    journal, store = Mock(), Mock()
+    process: Any = SimpleNamespace(_journal=journal, _store=store, config=SimpleNamespace(journal=kept, store=kept))
+    properties = {"sasl.username": "mesh", "sasl.password": "new"}
+    for name in ("us", "eu"):
+        cluster = Cluster.model_validate({"name": name, "bootstrap_servers": "1:1", "properties": properties})
+        Application._login_changed(process, cluster)
+    for each in (journal, store):
+        each.change_login.assert_called_once_with("mesh", "new")

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from typing import Any
+from unittest.mock import AsyncMock, Mock
 
 import pytest
 
 from mesh.app.renewing import GroupRenewal
 from mesh.records.spans import ClusterName
+from mesh.tasks import OwnedTask, TaskName, reporting
+from tests.test_tasks import Reports
 
 pytestmark = pytest.mark.anyio
 EU, US = ClusterName("eu"), ClusterName("us")
+OF_CLUSTERS = {TaskName.GROUP_RENEWAL, TaskName.LOGINS}
+"""Tasks of clusters, which begin at an event. tests/upstream/links/test_logins.py has the second one."""
 
 
 @pytest.fixture
@@ -64,3 +69,18 @@ async def test_it_ends_when_the_process_stops() -> None:
     renewal.close()
     await asyncio.wait([task])
     assert steps == ["first eu begins, 6 s"]
+
+
+async def test_a_failure_in_one_pool_keeps_no_other_one_from_its_turn() -> None:
+    steps: list[str] = []
+    may_end = asyncio.Event()
+    may_end.set()
+    broken: Any = Mock(renew=AsyncMock(side_effect=KeyError("bug")))
+    pools: list[Any] = [broken, Pool("second", steps, may_end)]
+    renewal, told = GroupRenewal(lambda: pools, lambda: 6.0), Reports()
+    with reporting(told):
+        renewal.soon(EU)
+        await asyncio.wait(set(renewal._tasks))
+    assert steps == ["second eu begins, 6 s", "second eu ends"]
+    ((task, problem, rest),) = told.failures
+    assert (task, str(problem), rest) == (OwnedTask(TaskName.GROUP_RENEWAL, cluster="eu"), "'bug'", None)

@@ -23,6 +23,7 @@ from mesh.app.clusters import UpstreamClusters
 from mesh.config.load import load
 from mesh.tasks import GuardedSteps, OwnedTask, TaskName, Tasks
 from tests.app.test_refused_reloads import failures_of
+from tests.app.test_renewing import OF_CLUSTERS
 from tests.integration.processes import free_ports
 from tests.integration.security.certificates import Authority
 from tests.runtime.entity_router.test_owned_tasks import IN_ROUTERS
@@ -38,7 +39,7 @@ AT |= dict.fromkeys((TaskName.HANDSHAKE, TaskName.METRICS_EXPORT, TaskName.WATCH
 watched file keeps what is thrown while it is read to itself."""
 ATTEMPTS = {TaskName.HANDSHAKE, TaskName.RELOAD}
 """Tasks that do not start again."""
-ELSEWHERE = {TaskName.STOP, TaskName.WORKER, *UNHANDLED, *IN_POOLS, *IN_ROUTERS, *OF_CLIENTS}
+ELSEWHERE = {TaskName.STOP, TaskName.WORKER, *UNHANDLED, *IN_POOLS, *IN_ROUTERS, *OF_CLIENTS, *OF_CLUSTERS}
 """tests/app/test_stops.py has the stop, tests/supervision the workers."""
 NAMES = set(TaskName) - ELSEWHERE
 

@@ -30,6 +30,9 @@ class Writing:
     is_closed: bool = False
     has_written: asyncio.Event = field(default_factory=asyncio.Event)
 
+    def change_login(self, username: str, password: str) -> None:
+        raise NotImplementedError
+
     def write(self, page: Page, dropped: int, dropped_since: int, is_last: bool, ended: Callable[[bool], None]) -> None:
         self.pages.append(decode(page.encode("p", "r", len(self.pages), dropped, dropped_since, is_last)))
         self.ends.append(ended)

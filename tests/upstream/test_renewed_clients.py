@@ -175,3 +175,42 @@ def test_the_store_keeps_the_order_of_documents(
         assert len(taken) == 100
 
     run(test)
+
+
+LOGIN = ("mesh", "changed")
+WITH_SASL = {"security.protocol": "sasl_plaintext", "sasl.mechanism": "PLAIN", "sasl.username": "mesh"}
+
+
+def test_the_journal_takes_another_login(mock_cluster: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client that it has, and those that it makes."""
+
+    async def test() -> None:
+        producer = Mock()
+        monkeypatch.setattr(journal_module, "Producer", Mock(return_value=producer))
+        monkeypatch.setattr(journal_module.JournalWriter, "_find", lambda _: None)
+        writer = writer_of(mock_cluster, "journal", [], **WITH_SASL, **{"sasl.password": "old"})
+        writer._producers.get()
+        writer.change_login(*LOGIN)
+        producer.set_sasl_credentials.assert_called_once_with(*LOGIN)
+        assert writer._properties["sasl.password"] == "changed"
+        await writer.close()
+
+    run(test)
+
+
+def test_the_store_takes_another_login(mock_cluster: str, counted: Counted) -> None:
+    async def test() -> None:
+        producers, consumers = counted(topic_module, "Producer"), counted(topic_module, "Consumer")
+        consumers.close = Consumer.close
+        async with opened(mock_cluster, new_topic(mock_cluster)) as store:
+            topic = store._topic
+            await asyncio.to_thread(eventually, "a reader", lambda: topic._consumers.current is not None)
+            taken = Mock()
+            for clients in (topic._producers, topic._consumers):
+                clients.current = Mock(wraps=clients.current, set_sasl_credentials=taken)
+            store.change_login(*LOGIN)
+            assert taken.call_args_list == [(LOGIN, {}), (LOGIN, {})]
+            assert topic._properties["sasl.password"] == "changed"
+        assert producers.called
+
+    run(test)

@@ -79,6 +79,10 @@ class TopicStore:
         self._channel: EventChannel[StoreEvent] = EventChannel(self._loop, self._take)
         self._topic = StoreTopic(place, self._channel)
 
+    def change_login(self, username: str, password: str) -> None:
+        """Uses this user name and password for SASL from the next connection on."""
+        self._topic.change_login(username, password)
+
     async def close(self) -> None:
         self._channel.close()
         self._topic.stop()

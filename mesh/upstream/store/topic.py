@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
@@ -115,6 +116,9 @@ class StoreTopic:
         """The next offset to read."""
         # A producer that waits for a token blocks for seconds, so the writer thread creates it.
         self._producers = Renewed("store_writer", properties, lambda: Producer({**self._properties, **_WRITER}))
+        self._consumers = Renewed(
+            "store_reader", properties, lambda: Consumer({**self._properties, **_READER}), Consumer.close
+        )
         self._producer = None if TOKENS in properties else self._producers.get()
         self._writing = threading.Lock()
         """Held while a document is given to the producer, and while the producer is replaced."""
@@ -136,6 +140,14 @@ class StoreTopic:
             if self._producer is None:
                 raise KafkaException(KafkaError(KafkaError._STATE, "there is no token yet"))
             self._producer.produce(self._place.topic, value, key, partition=PARTITION, on_delivery=delivered)
+
+    def change_login(self, username: str, password: str) -> None:
+        """Uses this user name and password for SASL from the next connection on. May be called from any thread."""
+        self._properties |= {"sasl.username": username, "sasl.password": password}
+        for clients in (self._producers, self._consumers):
+            if (client := clients.current) is not None:
+                with suppress(RuntimeError):  # it was closed just now
+                    client.set_sasl_credentials(username, password)
 
     def stop(self) -> None:
         """Stops the threads. May be called from any thread."""
@@ -191,8 +203,7 @@ class StoreTopic:
 
     def _follow(self, policy: _Policy) -> None:
         policy.check(POLICY_TIMEOUT)
-        made_of = {**self._properties, **_READER}
-        consumers = Renewed("store_reader", made_of, lambda: Consumer(made_of), Consumer.close)
+        consumers = self._consumers
         consumer = consumers.get()
         try:
             place = TopicPartition(self._place.topic, PARTITION)
@@ -210,6 +221,7 @@ class StoreTopic:
                 for message in [] if first is None else [first, *consumer.consume(MOST_MESSAGES, 0)]:
                     self._take(message)
         finally:
+            consumers.forget()
             consumer.close()
 
     def _take(self, message: Message) -> None:

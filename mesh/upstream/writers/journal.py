@@ -70,6 +70,9 @@ class JournalWriter:
         self._run = run
         self._report = report
         self._loop = loop
+        self._producers = Renewed(
+            "journal", self._properties, lambda: Producer({**self._properties, **_SETTINGS}), _finish
+        )
         self._work: queue.SimpleQueue[_Work | None] = queue.SimpleQueue()
         self._sequence = 0
         self._is_there = False
@@ -81,6 +84,12 @@ class JournalWriter:
         """Writes a page. Called on the event loop; returns at once."""
         self._work.put(_Work(page, dropped, dropped_since, is_last, ended))
 
+    def change_login(self, username: str, password: str) -> None:
+        """Uses this user name and password for SASL from the next connection on."""
+        self._properties |= {"sasl.username": username, "sasl.password": password}
+        if (producer := self._producers.current) is not None:
+            producer.set_sasl_credentials(username, password)
+
     async def close(self) -> None:
         """Closes the writer; waits a few seconds for pages in flight."""
         self._work.put(None)
@@ -89,7 +98,7 @@ class JournalWriter:
     # The thread
 
     def _serve(self) -> None:
-        producers = Renewed("journal", self._properties, lambda: Producer({**self._properties, **_SETTINGS}), _finish)
+        producers = self._producers
         while True:
             work: _Work | None = None
             try:

@@ -7,15 +7,18 @@ import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from unittest.mock import AsyncMock
 
 import pytest
 
+from mesh.tasks import OwnedTask, TaskName, reporting
 from mesh.upstream.links import logins as logins_module
 from mesh.upstream.links.connection_settings import connection_settings_of
 from mesh.upstream.links.handshake import Unreachable, connect
 from mesh.upstream.links.logins import MOST_NODES, Address, LoginOutcome, LoginRefusal, Logins, LoginWatch
 from mesh.upstream.problems import UpstreamProblem
 from tests.integration.security.certificates import Authority, Pair
+from tests.test_tasks import Reports
 from tests.upstream.harness import TIMEOUT, run
 
 FIRST, SECOND = ("first", 1), ("second", 1)
@@ -173,5 +176,25 @@ def test_a_bare_connection_accepts_nothing(tmp_path: Path) -> None:
         async with guarded(authority) as port:
             (await connect("localhost", port, settings, is_bare=True)).fail("done")
         assert not settings.logins.older_than(float("inf"))
+
+    run(test)
+
+
+@pytest.mark.usefixtures("soon")
+def test_the_next_refusal_begins_again_after_a_failure() -> None:
+    async def test() -> None:
+        nodes, told = Nodes(), Reports()
+        attempt, nodes.watch._attempt = nodes.watch._attempt, AsyncMock(side_effect=KeyError("bug"))
+        nodes.outcomes = dict.fromkeys(nodes.outcomes, EXPIRED)
+        with reporting(told):
+            nodes.connect(FIRST)
+            assert nodes.watch._task is not None
+            await asyncio.wait([nodes.watch._task])
+            ((task, _, _),) = told.failures
+            assert task == OwnedTask(TaskName.LOGINS, cluster="eu")
+            nodes.watch._attempt = attempt
+            nodes.connect(SECOND)
+            assert await nodes.next() is not None
+        nodes.watch.close()
 
     run(test)
