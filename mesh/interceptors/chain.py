@@ -25,7 +25,7 @@ from mesh.interceptors.spi import (
     Verdict,
     Where,
 )
-from mesh.records.batch import CorruptBatch
+from mesh.records.batch import HEADER_SIZE, CorruptBatch
 from mesh.records.numbering import renumbered
 from mesh.records.rewrite import BatchHead, RecordFields, head_of, records_of, rewritten, whole_batches
 
@@ -202,6 +202,8 @@ class _Chain:
 
     def _batch(self, batch: memoryview, head: BatchHead) -> bytes | memoryview | None:
         """Returns the batch with its kept records; None if it has none."""
+        if not head.records and len(batch) > HEADER_SIZE:
+            raise CorruptBatch("bytes behind the header of a batch without records")  # a client could read them
         if head.is_control or not head.records:
             return batch
         found: list[RecordFields] | None = None

@@ -2,7 +2,7 @@
 
 The rules are those of ssl.principal.mapping.rules (KIP-371): `RULE:pattern/replacement/`, the same with `L` or `U`
 behind it for lower or upper case, and `DEFAULT` for the name as it is. The first rule that matches the whole name wins.
-Patterns are Java regular expressions, which for such names equal Python's; in replacements `$1` is a group.
+Patterns are Java regular expressions, which for such names equal Python's for ASCII; in replacements `$1` is a group.
 """
 
 from __future__ import annotations
@@ -19,18 +19,22 @@ _GROUP: Final = re.compile(r"\\(.)|\$([0-9]{1,2})")
 _VERSION: Final = 0xA0
 """The tag of the version, which not every certificate has."""
 _LONG: Final = 0x80
-_ENCODINGS: Final = {
-    0x0C: "utf-8",
-    0x12: "ascii",
-    0x13: "ascii",
-    0x14: "latin-1",
-    0x16: "ascii",
-    0x1A: "ascii",
-    0x1C: "utf-32-be",
-    0x1E: "utf-16-be",
+_STRINGS: Final = frozenset({0x0C, 0x13, 0x14, 0x16, 0x1B, 0x1E})
+"""The tags of the strings that Java writes as texts: UTF8, Printable, T61, IA5, General and BMP."""
+_KEYWORDS: Final = {
+    "2.5.4.3": "CN",
+    "2.5.4.6": "C",
+    "2.5.4.7": "L",
+    "2.5.4.8": "ST",
+    "2.5.4.9": "STREET",
+    "2.5.4.10": "O",
+    "2.5.4.11": "OU",
+    "0.9.2342.19200300.100.1.1": "UID",
+    "0.9.2342.19200300.100.1.25": "DC",
 }
-"""The encodings of ASN.1's strings by tag: UTF8, Numeric, Printable, T61, IA5, Visible, Universal, BMP. Java reads T61
-as Latin-1, too."""
+_ESCAPED: Final = str.maketrans({each: f"\\{each}" for each in ',=+<>#;"\\'} | {"\0": "\\00"})
+_BLANKS: Final = " \r"
+"""Characters that are escaped at the beginning and at the end of a value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +55,7 @@ class MappingRule:
         if found is None:
             raise ValueError("DEFAULT, or RULE:pattern/replacement/ with L or U behind it, as in Kafka")
         try:
-            pattern = re.compile(found["pattern"].replace(r"\/", "/"))
+            pattern = re.compile(found["pattern"].replace(r"\/", "/"), re.ASCII)
         except re.error as error:
             raise ValueError(f"a regular expression ({error})") from None
         groups = [int(group[2]) for group in _GROUP.finditer(found["replacement"]) if group[2]]
@@ -81,33 +85,25 @@ def principal_of(name: str, rules: Sequence[MappingRule]) -> Principal | None:
 
 
 def distinguished_name(certificate: bytes) -> str:
-    """Returns the name of the subject of a certificate in DER, in the form of Java's X500Principal.getName (RFC 2253).
+    """Returns the name of the subject of a certificate in DER, as Java's X500Principal.getName (RFC 2253) returns it.
 
-    Like a broker it also reads texts with characters that their kind of string does not allow, such as `*` in a
-    PrintableString. Raises ValueError for a text that cannot be read at all.
+    Rules and ACLs have these names, so they must be those of a broker to the last character. Java reads a value as
+    UTF-8, whatever kind of string it is. It writes the values of kinds and of attributes that it does not know as
+    hexadecimal numbers. Raises ValueError for bytes that are no certificate.
     """
-    from cryptography import x509  # not every mesh has clients with certificates
-
-    try:
-        return x509.load_der_x509_certificate(certificate).subject.rfc4514_string()
-    except Exception:  # noqa: BLE001 - it has several for what is not as it should be
-        return x509.Name(
-            x509.RelativeDistinguishedName(
-                x509.NameAttribute(x509.ObjectIdentifier(oid), text, _validate=False) for oid, text in attributes
-            )
-            for attributes in _subject(certificate)
-        ).rfc4514_string()
+    relatives = reversed([*_subject(certificate)])
+    return ",".join("+".join(_pair(*each) for each in relative) for relative in relatives)
 
 
-def _subject(certificate: bytes) -> Iterator[list[tuple[str, str]]]:
-    """Yields the relative distinguished names of the subject: attributes with object identifier and text. Behind the
-    version stand serial number, algorithm, issuer, validity and subject (RFC 5280)."""
+def _subject(certificate: bytes) -> Iterator[list[tuple[str, int, bytes]]]:
+    """Yields the relative distinguished names of the subject: attributes with object identifier, tag and value. Behind
+    the version stand serial number, algorithm, issuer, validity and subject (RFC 5280)."""
     ((_, content),) = _elements(certificate)
     (_, signed), *_ = _elements(content)
     _, _, _, _, (_, subject), *_ = [each for each in _elements(signed) if each[0] != _VERSION]
     for _, relative in _elements(subject):
         pairs = [_elements(attribute) for _, attribute in _elements(relative)]
-        yield [(_identifier(oid), _text(tag, value)) for (_, oid), (tag, value) in pairs]
+        yield [(_identifier(oid), tag, value) for (_, oid), (tag, value) in pairs]
 
 
 def _elements(data: bytes) -> list[tuple[int, bytes]]:
@@ -137,8 +133,16 @@ def _identifier(oid: bytes) -> str:
     return ".".join(map(str, (first, numbers[0] - 40 * first, *numbers[1:]) if numbers else ()))
 
 
-def _text(tag: int, value: bytes) -> str:
-    try:
-        return value.decode(_ENCODINGS[tag])
-    except (KeyError, UnicodeDecodeError) as problem:
-        raise ValueError(f"a subject with a text that cannot be read (string type {tag}): {problem}") from None
+def _pair(oid: str, tag: int, value: bytes) -> str:
+    """Returns an attribute as Java writes it (`AVA.toRFC2253String`)."""
+    keyword = _KEYWORDS.get(oid)
+    if keyword is None or tag not in _STRINGS:
+        size = len(value)
+        length = size.to_bytes((size.bit_length() + 7) // 8)
+        head = bytes([tag, size]) if size < _LONG else bytes([tag, _LONG + len(length)]) + length
+        return f"{keyword or oid}=#{(head + value).hex()}"
+    text = value.decode("utf-8", "replace").translate(_ESCAPED)
+    inner = text.strip(_BLANKS)
+    before = text.index(inner) if inner else len(text)
+    blanks = [f"\\{each}" for each in text]
+    return f"{keyword}={''.join(blanks[:before])}{inner}{''.join(blanks[before + len(inner) :])}"

@@ -25,7 +25,7 @@ from mesh.interceptors.spi import (
     Reject,
     Where,
 )
-from mesh.records.batch import seal
+from mesh.records.batch import CorruptBatch, seal
 from tests.interceptors.fakes import FETCH, PRODUCE, Does, batch, judged, step, values
 
 NAME = InterceptorName("it")
@@ -241,3 +241,21 @@ def test_memory_that_runs_out_is_no_failure_of_a_record() -> None:
 
     with pytest.raises(MemoryError):
         judged([step(Does(hungry), OnFailure.PASS)], batch(b"a"))
+
+
+def test_a_batch_without_records_has_no_bytes_behind_its_header() -> None:
+    """Compaction leaves headers alone. With bytes behind such a header, records would pass that no interceptor sees."""
+
+    def without_records(data: bytes) -> bytes:
+        emptied = bytearray(data)
+        emptied[57:61] = bytes(4)
+        emptied[8:12] = (len(emptied) - 12).to_bytes(4, "big")
+        seal(emptied)
+        return bytes(emptied)
+
+    changing = [step(Does(lambda record: record.with_value(b"****")))]
+    compacted, hidden = without_records(batch(b"a", b"b")[:61]), without_records(batch(b"a", b"b"))
+    assert judged(changing, compacted).records is None
+    for where in (FETCH, PRODUCE):
+        with pytest.raises(CorruptBatch):
+            judged(changing, hidden, where)

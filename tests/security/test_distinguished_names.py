@@ -46,24 +46,75 @@ def signed_by_itself(subject: x509.Name) -> bytes:
     return builder_of(subject, subject, key.public_key()).sign(key, hashes.SHA256()).public_bytes(Encoding.DER)
 
 
+UTF8, NUMERIC, PRINTABLE, T61, IA5, VISIBLE, UNIVERSAL, BMP = 0x0C, 0x12, 0x13, 0x14, 0x16, 0x1A, 0x1C, 0x1E
+OIDS = {"CN": "550403", "O": "55040a", "email": "2a864886f70d010901", "UID": "0992268993f22c640101", "SN": "550405"}
+
+
+def element(tag: int, *content: bytes) -> bytes:
+    data = b"".join(content)
+    size = bytes([len(data)]) if len(data) < 128 else b"\x82" + len(data).to_bytes(2, "big")
+    return bytes([tag]) + size + data
+
+
+def subject(*relatives: list[tuple[str, int, bytes]]) -> bytes:
+    """The beginning of a certificate, up to its subject, which may have texts that no library would write."""
+
+    def pair(oid: str, kind: int, value: bytes) -> bytes:
+        return element(0x30, element(6, bytes.fromhex(OIDS[oid])), element(kind, value))
+
+    name = element(0x30, *(element(0x31, *(pair(*attribute) for attribute in each)) for each in relatives))
+    return element(0x30, element(0x30, element(2, b"\1"), element(0x30), element(0x30), element(0x30), name))
+
+
 @pytest.mark.parametrize(
-    "text",
+    ("kind", "value", "name"),
     [
-        "CN=client",
-        'CN=a\\,b\\+c\\"d\\\\e\\<f\\>g\\;h,OU=\\#one\\ ,O=m\xfcller \u65e5\u672c,C=DE',
-        "CN=a+OU=b,DC=example,DC=com,UID=7,2.999.1=x,1.3.6.1.4.1.311.20.2.3=y",
-        "",
+        (UTF8, "client", "CN=client"),
+        (UTF8, "m\xfcller \u65e5\u672c", "CN=m\xfcller \u65e5\u672c"),
+        (UTF8, "a,b+c=d", r"CN=a\,b\+c\=d"),
+        (UTF8, '"\\<;>#', r"CN=\"\\\<\;\>\#"),
+        (UTF8, "  a  b \r", "CN=\\ \\ a  b\\ \\\r"),
+        (UTF8, " ", "CN=\\ "),
+        (UTF8, "\0a\n", "CN=\\00a\n"),
+        (UTF8, "", "CN="),
+        (UTF8, b"\xff*", "CN=\N{REPLACEMENT CHARACTER}*"),
+        (PRINTABLE, "*", "CN=*"),
+        (PRINTABLE, "\xfc", "CN=\xfc"),
+        (IA5, "a", "CN=a"),
+        (T61, b"\xfc", "CN=\N{REPLACEMENT CHARACTER}"),
+        (BMP, "a".encode("utf-16-be"), "CN=\\00a"),
+        (NUMERIC, "7", "CN=#120137"),
+        (VISIBLE, "admin", "CN=#1a0561646d696e"),
+        (UNIVERSAL, "a".encode("utf-32-be"), "CN=#1c0400000061"),
+        (VISIBLE, "a" * 200, "CN=#1a81c8" + "61" * 200),
     ],
 )
-def test_names_are_read_alike_with_and_without_the_strict_reader(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    certificate = signed_by_itself(x509.Name.from_rfc4514_string(text))
-    strict = distinguished_name(certificate)
+def test_names_are_those_of_java(kind: int, value: str | bytes, name: str) -> None:
+    """As X500Principal.getName of Java 17 returned them."""
+    content = value if isinstance(value, bytes) else value.encode()
+    assert distinguished_name(subject([("CN", kind, content)])) == name
 
-    def refuse(_: bytes) -> x509.Certificate:
-        raise ValueError("not as it should be")
 
-    monkeypatch.setattr(x509, "load_der_x509_certificate", refuse)
-    assert distinguished_name(certificate) == strict
+def test_attributes_stand_in_the_order_of_java() -> None:
+    assert distinguished_name(subject()) == ""
+    assert (
+        distinguished_name(subject([("O", UTF8, b"here")], [("CN", UTF8, b"a"), ("UID", UTF8, b"7")]))
+        == "CN=a+UID=7,O=here"
+    )
+    unknown = subject([("email", IA5, b"a@b")], [("SN", UTF8, b"7")], [("CN", UTF8, b"a")], [("CN", UTF8, b"b")])
+    assert distinguished_name(unknown) == "CN=b,CN=a,2.5.4.5=#0c0137,1.2.840.113549.1.9.1=#1603614062"
+
+
+@pytest.mark.parametrize("attribute", ["O", "email", "SN"])
+def test_no_value_looks_like_another_attribute(attribute: str) -> None:
+    """An authority that lets its clients choose such a value would let them choose their principal."""
+    name = distinguished_name(subject([("O", UTF8, b"here")], [(attribute, UTF8, b"CN=admin")]))
+    assert principal_of(name, [MappingRule.parse("RULE:^.*CN=([^,]*),.*$/$1/")]) is None
+
+
+def test_patterns_are_those_of_java() -> None:
+    """The kelvin sign is no letter for them, and becomes one in lower case."""
+    assert principal_of("CN=\N{KELVIN SIGN}ate", [MappingRule.parse(r"RULE:^CN=(\w+)$/$1/L")]) is None
 
 
 @given(st.integers(0, 60), st.binary(max_size=4))
