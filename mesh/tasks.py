@@ -49,10 +49,12 @@ class TaskName(Enum):
 
     ACCEPTING = "accepting", Owner.VIRTUAL_CLUSTER
     ADMIN = "admin", Owner.PROCESS
+    ADMIN_CONNECTION = "admin_connection", Owner.CONNECTION
     AUTHENTICATION = "authentication", Owner.CONNECTION
     BROKERS = "brokers", Owner.VIRTUAL_CLUSTER
     CALLBACK = "callback", Owner.PROCESS
     CHOICE = "choice", Owner.CONNECTION
+    CONNECTION = "connection", Owner.CONNECTION
     EFFECT = "effect", Owner.GROUP
     ENGINE_CLOSE = "engine_close", Owner.GROUP
     FETCH = "fetch", Owner.REQUEST
@@ -64,6 +66,7 @@ class TaskName(Enum):
     INTERCEPTOR_WORKER = "interceptor_worker", Owner.VIRTUAL_CLUSTER
     LEADERS = "leaders", Owner.VIRTUAL_CLUSTER
     LEG = "leg", Owner.CONNECTION
+    LINK = "link", Owner.CLUSTER
     LOGINS = "logins", Owner.CLUSTER
     LOOP_LAG = "loop_lag", Owner.PROCESS
     MEMBERS_ELSEWHERE = "members_elsewhere", Owner.GROUP
@@ -77,6 +80,7 @@ class TaskName(Enum):
     REQUEST = "request", Owner.REQUEST
     SHARE_GROUP = "share_group", Owner.GROUP
     SIGNALS = "signals", Owner.PROCESS
+    STEP = "step", Owner.VIRTUAL_CLUSTER
     STOP = "stop", Owner.PROCESS
     THREAD = "thread", Owner.PROCESS
     TOKEN_KEYS = "token_keys", Owner.VIRTUAL_CLUSTER
@@ -158,6 +162,29 @@ def keep(task: OwnedTask, run: Run) -> asyncio.Task[None]:
     """Starts a task that no code awaits, and that runs until it is cancelled: after a failure it rests, and starts
     again."""
     return asyncio.get_running_loop().create_task(_kept(reports(), task, run), name=task.name.value)
+
+
+def guarded(
+    task: OwnedTask, call: Callable[..., object], failed: Callable[[], object] = lambda: None
+) -> Callable[..., None]:
+    """Returns `call` for an event loop to call later. A failure is reported. failed: called after a failure; ends the
+    owner, if that cannot continue."""
+
+    def called(*arguments: object) -> None:
+        try:
+            call(*arguments)
+        except BaseException as problem:  # noqa: BLE001 - no code gets it
+            report(task, problem)
+            failed()
+
+    return called
+
+
+def report(task: OwnedTask, problem: BaseException) -> None:
+    """Reports the failure of a function that the event loop has called. Raises an order to end the process again."""
+    if isinstance(problem, KeyboardInterrupt | SystemExit):
+        raise problem
+    reports().failed(task, problem, None)
 
 
 def reports() -> TaskReports:

@@ -28,6 +28,7 @@ from tests.integration.processes import free_ports
 from tests.integration.security.certificates import Authority
 from tests.runtime.entity_router.test_owned_tasks import IN_ROUTERS
 from tests.runtime.pool.test_failures import IN_POOLS
+from tests.runtime.test_guarded_connections import GUARDED_INSIDE
 from tests.runtime.test_owned_tasks import OF_CLIENTS
 from tests.test_tasks import UNHANDLED, throwing
 
@@ -39,7 +40,7 @@ AT |= dict.fromkeys((TaskName.HANDSHAKE, TaskName.METRICS_EXPORT, TaskName.WATCH
 watched file keeps what is thrown while it is read to itself."""
 ATTEMPTS = {TaskName.HANDSHAKE, TaskName.RELOAD}
 """Tasks that do not start again."""
-ELSEWHERE = {TaskName.STOP, TaskName.WORKER, *UNHANDLED, *IN_POOLS, *IN_ROUTERS, *OF_CLIENTS, *OF_CLUSTERS}
+ELSEWHERE = {TaskName.STOP, TaskName.WORKER, *UNHANDLED, *IN_POOLS, *IN_ROUTERS, *OF_CLIENTS, *OF_CLUSTERS, *GUARDED_INSIDE}
 """tests/app/test_stops.py has the stop, tests/supervision the workers."""
 NAMES = set(TaskName) - ELSEWHERE
 

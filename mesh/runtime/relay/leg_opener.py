@@ -71,13 +71,13 @@ class LegOpener:
         if self._is_open:
             self._services.listener.admission.count_broker_connections(-1)
             self._is_open = False
+        if self._reached is not None:
+            self._reached.legs -= 1
+            self._reached = None
         for waiting in (self._opening, self._session):
             if waiting is not None:
                 waiting.cancel()
         self._opening = self._session = None
-        if self._reached is not None:
-            self._reached.legs -= 1
-            self._reached = None
 
     # Failures
 
@@ -136,6 +136,8 @@ class LegOpener:
             self._opening = None
             self.failed(problem)
             owner.not_reached()
+            return
+        if not self._is_open:  # the leg was released when it opened
             return
         self._opening = None
         self._reached = reached

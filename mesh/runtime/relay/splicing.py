@@ -301,8 +301,8 @@ class RequestSplicing:
         self._connection = None
         self._is_impossible, self._is_waiting = True, False
         if splice is not None:
-            splice.close()
             self._count_broker_connections(-_DESCRIPTORS)
+            splice.close()
 
     def _made(self, connection: SplicingConnection) -> Splice | None:
         ends = connection.plain_ends()

@@ -78,10 +78,15 @@ class RouterWork:
 
     def close(self) -> None:
         self._owner = None
-        for task in self._at_work:
-            task.cancel()
-        self._at_work.clear()
-        self._context.close()
+        try:
+            self._context.close()
+        finally:
+            for task in self._at_work:
+                task.cancel()
+            self._at_work.clear()
+            self._close_router()
+
+    def _close_router(self) -> None:
         try:
             self._router.close()
         except Exception:

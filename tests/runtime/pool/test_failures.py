@@ -7,6 +7,8 @@ from collections.abc import Callable
 from typing import Any
 from unittest.mock import Mock
 
+import pytest
+
 from mesh.listener.requests import PendingRequest
 from mesh.pool.common.effects import ChangeGroupConfigs
 from mesh.pool.common.history import Redelivery
@@ -18,14 +20,22 @@ from mesh.runtime.pool.share_groups import ShareGroups
 from mesh.runtime.pool.tool_queries import ToolQueries
 from mesh.tasks import OwnedTask, TaskName, reporting
 from mesh.upstream.engine import EngineEvent, EngineFailed
+from mesh.wire.apis import ApiKey
 from tests.fake_time import in_fake_time
 from tests.pool.harness import EU, US
-from tests.runtime.pool.harness import Bench, FakeEngine
+from tests.runtime.pool.harness import Bench, FakeEngine, Peer
 from tests.runtime.pool.test_engines import consuming
 from tests.test_tasks import Reports
 from tests.upstream.store.memory import MemoryStore
 
-IN_POOLS = {TaskName.EFFECT, TaskName.ENGINE_CLOSE, TaskName.INTAKE, TaskName.SHARE_GROUP, TaskName.TOOL_QUERY}
+IN_POOLS = {
+    TaskName.EFFECT,
+    TaskName.ENGINE_CLOSE,
+    TaskName.INTAKE,
+    TaskName.SHARE_GROUP,
+    TaskName.STEP,
+    TaskName.TOOL_QUERY,
+}
 """The tasks of pools; test_engines.py has the closing of engines, test_intercepted_engine.py the intake."""
 
 
@@ -179,3 +189,49 @@ async def test_a_share_group_that_cannot_be_kept_is_told_and_a_request_for_it_en
     assert [task for task, _, _ in reports.failures] == [OwnedTask(TaskName.SHARE_GROUP, "vc", group="billing")] * 2
     connection.client.abort.assert_called_once_with()
     assert not kept._working
+
+
+@in_fake_time
+async def test_a_step_that_fails_after_its_effects_closes_no_client() -> None:
+    """The client whose bytes caused the step has no part in what other connections or the timer do."""
+    bench, reports = Bench(), Reports()
+    peer = await consuming(bench)
+    core = bench.server.core
+    with reporting(reports), pytest.MonkeyPatch.context() as patched:
+        patched.setattr(core, "next_deadline", Mock(side_effect=OSError(24, "Too many open files")))
+        assert peer.answer(peer.heartbeat()).error_code == 0
+    assert {task for task, _, _ in reports.failures} == {OwnedTask(TaskName.STEP, "vc")}
+    assert not peer.transport.closed
+    assert peer.answer(peer.heartbeat()).error_code == 0
+
+
+@in_fake_time
+async def test_a_connection_that_fails_in_its_turn_is_closed_and_others_have_theirs() -> None:
+    bench, reports = Bench(), Reports()
+    one, other = await consuming(bench), Peer(bench.server)
+    with reporting(reports):
+        one.protocol._requests.answer_early = Mock(side_effect=KeyError("relay"))  # type: ignore[method-assign]
+        fetch = one.fetch(one.positions(), max_wait=60_000)
+        one.protocol.handle_next()
+        one.heartbeat()
+        assert other.ask(ApiKey.API_VERSIONS, 0).api_keys
+        await asyncio.sleep(0.1)
+    assert {task for task, _, _ in reports.failures} == {OwnedTask(TaskName.CONNECTION, "vc")}
+    assert (one.transport.closed, other.transport.closed) == (True, False)
+    assert one.answer(fetch) is None
+
+
+@in_fake_time
+async def test_a_timer_that_fails_goes_on_after_a_rest() -> None:
+    bench, reports = Bench(), Reports()
+    peer = await consuming(bench)
+    fetch = peer.fetch(peer.positions(), max_wait=500)
+    tick = bench.server.core.tick
+    bench.server.core.tick = Mock(side_effect=[KeyError("relay"), KeyError("relay")])  # type: ignore[method-assign]
+    with reporting(reports):
+        await asyncio.sleep(1.8)
+        assert [task for task, _, _ in reports.failures] == [OwnedTask(TaskName.STEP, "vc")] * 2
+        bench.server.core.tick = tick  # type: ignore[method-assign]
+        assert peer.answer(fetch) is None
+        await asyncio.sleep(1)
+    assert peer.answer(fetch) is not None
