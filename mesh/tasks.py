@@ -51,11 +51,14 @@ class TaskName(Enum):
     ADMIN = "admin", Owner.PROCESS
     ADMIN_CONNECTION = "admin_connection", Owner.CONNECTION
     AUTHENTICATION = "authentication", Owner.CONNECTION
-    BROKERS = "brokers", Owner.VIRTUAL_CLUSTER
+    BROKERS = "brokers", Owner.CLUSTER
     CALLBACK = "callback", Owner.PROCESS
+    CATALOG = "catalog", Owner.CLUSTER
     CHOICE = "choice", Owner.CONNECTION
     CONNECTION = "connection", Owner.CONNECTION
+    DEAD_LETTERS = "dead_letters", Owner.CLUSTER
     EFFECT = "effect", Owner.GROUP
+    ENGINE = "engine", Owner.GROUP
     ENGINE_CLOSE = "engine_close", Owner.GROUP
     FETCH = "fetch", Owner.REQUEST
     GROUP_OFFSETS = "group_offsets", Owner.GROUP
@@ -64,6 +67,7 @@ class TaskName(Enum):
     INTAKE = "intake", Owner.GROUP
     INTERCEPTION = "interception", Owner.REQUEST
     INTERCEPTOR_WORKER = "interceptor_worker", Owner.VIRTUAL_CLUSTER
+    JOURNAL = "journal", Owner.PROCESS
     LEADERS = "leaders", Owner.VIRTUAL_CLUSTER
     LEG = "leg", Owner.CONNECTION
     LINK = "link", Owner.CLUSTER
@@ -82,6 +86,7 @@ class TaskName(Enum):
     SIGNALS = "signals", Owner.PROCESS
     STEP = "step", Owner.VIRTUAL_CLUSTER
     STOP = "stop", Owner.PROCESS
+    STORE = "store", Owner.PROCESS
     THREAD = "thread", Owner.PROCESS
     TOKEN_KEYS = "token_keys", Owner.VIRTUAL_CLUSTER
     TOOL_QUERY = "tool_query", Owner.REQUEST
@@ -188,8 +193,12 @@ def report(task: OwnedTask, problem: BaseException) -> None:
 
 
 def reports() -> TaskReports:
-    """Returns what gets the failures of the running event loop: by default, the loop's exception handler."""
-    loop = asyncio.get_running_loop()
+    """Returns what gets the failures of the running event loop."""
+    return reports_of(asyncio.get_running_loop())
+
+
+def reports_of(loop: asyncio.AbstractEventLoop) -> TaskReports:
+    """Returns what gets the failures of an event loop: by default, the loop's exception handler."""
     return _REPORTS.get(loop) or _LoopReports(loop)
 
 
@@ -225,11 +234,6 @@ def reporting(to: TaskReports) -> Iterator[None]:
         del _REPORTS[loop]
         loop.set_exception_handler(before[0])
         _, threading.excepthook, sys.unraisablehook = before
-
-
-def failed_in_thread(problem: BaseException) -> None:
-    """Reports the failure of a thread that continues, as `reporting` does for threads that end."""
-    threading.excepthook(threading.ExceptHookArgs((type(problem), problem, problem.__traceback__, None)))
 
 
 class _LoopReports:

@@ -137,6 +137,10 @@ class ClientTransport:
         report(self._task, problem)
         self.abort()
 
+    def guarded(self, call: Callable[[], None]) -> Callable[[], None]:
+        """Returns a function for the event loop to call later. A failure is reported, and closes the connection."""
+        return guarded(self._task, call, self.abort)
+
     # Called by the connection, for the event loop
 
     def open(self, transport: asyncio.BaseTransport) -> None:
@@ -236,7 +240,7 @@ class ClientTransport:
             return
         if self._throttled is not None:
             self._throttled.cancel()
-        self._throttled = asyncio.get_running_loop().call_later(seconds, self._guarded(self._throttle_ended))
+        self._throttled = asyncio.get_running_loop().call_later(seconds, self.guarded(self._throttle_ended))
         self._pace()
 
     def refuse(self, problem: ProtocolError) -> None:
@@ -283,9 +287,6 @@ class ClientTransport:
 
     # Internals
 
-    def _guarded(self, call: Callable[[], None]) -> Callable[[], None]:
-        return guarded(self._task, call, self.abort)
-
     def _bound_send_buffer(self, transport: asyncio.Transport) -> None:
         size, own = self._listener.admission.limits.send_buffer, transport.get_extra_info("socket")
         if size is not None and own is not None:
@@ -328,7 +329,7 @@ class ClientTransport:
             self.established()
             return
         self._authentication = asyncio.get_running_loop().call_later(
-            AUTHENTICATION_TIMEOUT, self._guarded(self._close_unauthenticated)
+            AUTHENTICATION_TIMEOUT, self.guarded(self._close_unauthenticated)
         )
 
     def _close_unauthenticated(self) -> None:
@@ -350,7 +351,7 @@ class ClientTransport:
             if self._watch.when() <= due:
                 return
             self._watch.cancel()
-        self._watch = asyncio.get_running_loop().call_at(due, self._guarded(self._check_timeouts))
+        self._watch = asyncio.get_running_loop().call_at(due, self.guarded(self._check_timeouts))
 
     def _check_timeouts(self) -> None:
         self._watch = None

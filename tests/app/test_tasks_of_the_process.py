@@ -40,7 +40,19 @@ AT |= dict.fromkeys((TaskName.HANDSHAKE, TaskName.METRICS_EXPORT, TaskName.WATCH
 watched file keeps what is thrown while it is read to itself."""
 ATTEMPTS = {TaskName.HANDSHAKE, TaskName.RELOAD}
 """Tasks that do not start again."""
-ELSEWHERE = {TaskName.STOP, TaskName.WORKER, *UNHANDLED, *IN_POOLS, *IN_ROUTERS, *OF_CLIENTS, *OF_CLUSTERS, *GUARDED_INSIDE}
+OF_THREADS = {TaskName.CATALOG, TaskName.DEAD_LETTERS, TaskName.JOURNAL, TaskName.STORE}
+"""Threads: tests/upstream has them."""
+ELSEWHERE = {
+    TaskName.STOP,
+    TaskName.WORKER,
+    *OF_THREADS,
+    *UNHANDLED,
+    *IN_POOLS,
+    *IN_ROUTERS,
+    *OF_CLIENTS,
+    *OF_CLUSTERS,
+    *GUARDED_INSIDE,
+}
 """tests/app/test_stops.py has the stop, tests/supervision the workers."""
 NAMES = set(TaskName) - ELSEWHERE
 

@@ -162,7 +162,7 @@ async def test_time_limits_of_a_client() -> None:
             transport = await transport_of(made.listener)
             setattr(transport, call, raising(FULL))
             with reporting(reports):
-                transport._guarded(getattr(transport, call))()
+                transport.guarded(getattr(transport, call))()
             assert [task for task, _, _ in reports.failures] == [OwnedTask(TaskName.CONNECTION, "front")]
             assert await client.rest() == b""
             await until(lambda: not made.listener.connections)

@@ -128,7 +128,7 @@ class ChoosingConnection(ClientConnection, asyncio.BufferedProtocol):
         if self.client.session.is_established and not self.client.is_ending:
             self._choose()
         else:
-            asyncio.get_running_loop().call_soon(self.resumed)
+            asyncio.get_running_loop().call_soon(self.client.guarded(self.resumed))
 
     def served(self) -> Mapping[ApiKey, Versions]:
         """The APIs that all routes serve."""

@@ -84,7 +84,9 @@ class RouterConnection(RelayConnection):
             self._answered,
             LARGEST_LOCAL,
             self._guard if self._has_sasl else None,
-            None if self._router.memory is None else RequestRoom(self._router.memory, self.room_granted),
+            None
+            if self._router.memory is None
+            else RequestRoom(self._router.memory, self.client.guarded(self.room_granted)),
         )
 
     def _translation(self) -> Translation:

@@ -160,7 +160,9 @@ class RelayConnection(ClientConnection, asyncio.BufferedProtocol):
             self._wire.change(local=self.local_apis, limit=self._services.largest_request())
         else:
             loop = asyncio.get_running_loop()
-            self._unauthenticated = loop.call_later(AUTHENTICATION_TIMEOUT, self._close_unauthenticated)
+            self._unauthenticated = loop.call_later(
+                AUTHENTICATION_TIMEOUT, self.client.guarded(self._close_unauthenticated)
+            )
         if self._node is not None and self._leg is None:
             self._open_leg()
 

@@ -71,7 +71,7 @@ class RequestRouterConnection(ClientConnection, asyncio.BufferedProtocol):
         self._local_connection: ServerConnection | None = None
         self._local: Ticket | None = None
         self._work: RouterWork | None = None
-        self._room: RequestRoom | None = RequestRoom(services.memory, self.resumed)
+        self._room: RequestRoom | None = RequestRoom(services.memory, self.client.guarded(self.resumed))
         self._interception = interception_of(
             self, services.interceptors, self.client, self._is_authenticated, services.largest_request
         )
@@ -170,7 +170,7 @@ class RequestRouterConnection(ClientConnection, asyncio.BufferedProtocol):
         connection.answer(request, response)
         self._local = None
         self.leave(ticket, connection.data_to_send())
-        asyncio.get_running_loop().call_soon(self.resumed)
+        asyncio.get_running_loop().call_soon(self.client.guarded(self.resumed))
 
     def served(self) -> Mapping[ApiKey, Versions]:
         limits = self._services.served()

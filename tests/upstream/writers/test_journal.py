@@ -10,7 +10,7 @@ from unittest.mock import Mock
 from confluent_kafka import Producer
 
 from mesh.journal.pages import Page, decode
-from mesh.tasks import TaskName, reporting
+from mesh.tasks import OwnedTask, TaskName, reporting
 from mesh.upstream.writers.journal import JournalWriter
 from tests.test_tasks import Reports
 from tests.upstream.harness import TIMEOUT, new_name, run
@@ -94,8 +94,9 @@ def test_an_exception_that_nobody_has_foreseen_costs_one_page(mock_cluster: str)
             assert await write(writer)
             await writer.close()
         assert told == ["KeyError('relay')"]
-        ((task, problem, _),) = reports.failures
-        assert (task.name, repr(problem)) == (TaskName.THREAD, "KeyError('relay')")
+        ((task, problem, rest),) = reports.failures
+        assert (task, repr(problem), rest) == (OwnedTask(TaskName.JOURNAL), "KeyError('relay')", 0.0)
+        assert reports.working == [OwnedTask(TaskName.JOURNAL)]
 
     run(test)
 
