@@ -25,7 +25,7 @@ from mesh.upstream.engine import (
 )
 from mesh.upstream.problems import UpstreamProblem
 from tests.integration.kafka import KafkaCluster
-from tests.test_tasks import Reports
+from tests.test_tasks import Reports, each_planted
 from tests.upstream import harness
 from tests.upstream.harness import CLUSTER, ENGINE, RunningEngine, new_name, produce, run, source
 
@@ -250,7 +250,10 @@ def test_a_bug_is_told_once_and_the_engine_does_nothing_any_more(
     run(test)
 
 
-def test_the_look_at_topics_goes_on_after_a_bug(mock_cluster: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@each_planted()
+def test_the_look_at_topics_goes_on_after_a_bug(
+    mock_cluster: str, monkeypatch: pytest.MonkeyPatch, problem: BaseException
+) -> None:
     topic = new_name("topic")
     produce(mock_cluster, topic, 1)
 
@@ -259,12 +262,12 @@ def test_the_look_at_topics_goes_on_after_a_bug(mock_cluster: str, monkeypatch: 
         reports, task = Reports(), OwnedTask(TaskName.CATALOG, cluster=CLUSTER)
         with reporting(reports):
             with monkeypatch.context() as patch:
-                patch.setattr(TopicCatalog, "_topics", lambda *_: 1 // 0)
+                patch.setattr(TopicCatalog, "_topics", Mock(side_effect=problem))
                 catalog = TopicCatalog(CLUSTER, mock_cluster, {}, 1, events.put_nowait, asyncio.get_running_loop())
                 async with asyncio.timeout(30):
                     failed = await events.get()
                 assert isinstance(failed, CatalogUnreachable)
-                assert (failed.problem, "ZeroDivisionError" in failed.reason) == (UpstreamProblem.UNREACHABLE, True)
+                assert (failed.problem, type(problem).__name__ in failed.reason) == (UpstreamProblem.UNREACHABLE, True)
             async with asyncio.timeout(30):
                 update = await events.get()
                 while not reports.working:  # noqa: ASYNC110 - a list has no event

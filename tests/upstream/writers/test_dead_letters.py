@@ -19,7 +19,7 @@ from mesh.records.spans import TopicName
 from mesh.tasks import OwnedTask, TaskName, reporting
 from mesh.upstream.writers import dead_letters
 from mesh.upstream.writers.dead_letters import DeadLetter, DeadLetterWriter
-from tests.test_tasks import Reports
+from tests.test_tasks import Reports, each_planted
 from tests.upstream.harness import TIMEOUT, new_name, run
 
 ABOUT = {"offset": "7", "member": "größer"}
@@ -216,15 +216,18 @@ def test_missing_topics_are_created(mock_cluster: str, monkeypatch: pytest.Monke
     run(test)
 
 
-def test_an_exception_that_nobody_has_foreseen_is_told_with_its_cluster(mock_cluster: str) -> None:
+@each_planted()
+def test_an_exception_that_nobody_has_foreseen_is_told_with_its_cluster(
+    mock_cluster: str, problem: BaseException
+) -> None:
     async def test() -> None:
         topic, reports = new_name("dead"), Reports()
         Producer({"bootstrap.servers": mock_cluster}).list_topics(topic, timeout=TIMEOUT)  # creates it
         with reporting(reports):
             writer = DeadLetterWriter(mock_cluster, {}, False, asyncio.get_running_loop(), "eu")
             produce = writer._write
-            writer._write = Mock(side_effect=asyncio.CancelledError())  # type: ignore[method-assign]
-            assert await write(writer, topic) == "CancelledError()"
+            writer._write = Mock(side_effect=problem)  # type: ignore[method-assign]
+            assert await write(writer, topic) == str(problem) or repr(problem)
             writer._write = produce  # type: ignore[method-assign]
             assert await write(writer, topic) == ""
             writer.close()
