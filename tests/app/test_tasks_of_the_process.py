@@ -26,11 +26,12 @@ from tests.app.test_refused_reloads import failures_of
 from tests.app.test_renewing import OF_CLUSTERS
 from tests.integration.processes import free_ports
 from tests.integration.security.certificates import Authority
+from tests.planted import PLANTED
 from tests.runtime.entity_router.test_owned_tasks import IN_ROUTERS
 from tests.runtime.pool.test_failures import IN_POOLS
 from tests.runtime.test_guarded_connections import GUARDED_INSIDE
 from tests.runtime.test_owned_tasks import OF_CLIENTS
-from tests.test_tasks import PLANTED, UNHANDLED, throwing
+from tests.test_tasks import UNHANDLED, throwing
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
 
@@ -122,7 +123,12 @@ def configuration(folder: Path) -> dict[str, Any]:
         (KeyError("relay"), 2),
         *(pytest.param(problem, 2, marks=pytest.mark.long) for problem in PLANTED[1:]),
         # Not a CancelledError: anyio's task groups never end if it comes before their tasks have begun.
-        *(pytest.param(problem, at, marks=pytest.mark.long) for problem in PLANTED[:-1] for at in (1, 5)),
+        *(
+            pytest.param(problem, at, marks=pytest.mark.long)
+            for problem in PLANTED
+            if isinstance(problem, KeyError | MemoryError)
+            for at in (1, 5)
+        ),
     ],
     ids=lambda each: each if isinstance(each, int) else type(each).__name__,
 )
@@ -172,6 +178,9 @@ async def test_every_task_is_hit_and_the_process_goes_on(
     def failed(name: TaskName) -> bool:
         return failures_of(apps[0], name.value) == 1
 
+    may_expect = isinstance(problem, OSError | ValueError)
+    """True if some tasks handle such an exception: it may come from the network, or be a wrong answer."""
+
     with capture_logs() as logs:
         async with anyio.create_task_group() as group:
             group.start_soon(run)
@@ -181,7 +190,7 @@ async def test_every_task_is_hit_and_the_process_goes_on(
                 await connect()
                 await anyio.sleep(0.05)
             await until(lambda: not planted.left)
-            await until(lambda: all(map(failed, NAMES)))
+            await until(lambda: all(failed(name) or may_expect for name in NAMES))
             await until(lambda: not apps[0]._readiness.degraded())
             url = f"http://{tree['admin']['listen']}/reload"
             asked = urllib.request.Request(url, method="POST")
@@ -191,7 +200,9 @@ async def test_every_task_is_hit_and_the_process_goes_on(
             os.kill(os.getpid(), signal.SIGTERM)
     assert codes == [0]
     told = [(each["task"], each["event"]) for each in logs if each["event"] in ("task failed", "task works again")]
+    failures = {name for name in NAMES if (name.value, "task failed") in told}
+    assert failures == NAMES or may_expect
     assert set(told) == {
-        *((name.value, "task failed") for name in NAMES),
-        *((name.value, "task works again") for name in NAMES - ATTEMPTS),
+        *((name.value, "task failed") for name in failures),
+        *((name.value, "task works again") for name in failures - ATTEMPTS),
     }

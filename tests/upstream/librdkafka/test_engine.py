@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from functools import partial
+from unittest.mock import Mock
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
@@ -25,7 +26,8 @@ from mesh.upstream.engine import (
 )
 from mesh.upstream.problems import UpstreamProblem
 from tests.integration.kafka import KafkaCluster
-from tests.test_tasks import Reports, each_planted
+from tests.planted import each_planted
+from tests.test_tasks import Reports
 from tests.upstream import harness
 from tests.upstream.harness import CLUSTER, ENGINE, RunningEngine, new_name, produce, run, source
 

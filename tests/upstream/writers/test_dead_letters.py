@@ -19,7 +19,8 @@ from mesh.records.spans import TopicName
 from mesh.tasks import OwnedTask, TaskName, reporting
 from mesh.upstream.writers import dead_letters
 from mesh.upstream.writers.dead_letters import DeadLetter, DeadLetterWriter
-from tests.test_tasks import Reports, each_planted
+from tests.planted import each_planted
+from tests.test_tasks import Reports
 from tests.upstream.harness import TIMEOUT, new_name, run
 
 ABOUT = {"offset": "7", "member": "größer"}
@@ -227,7 +228,7 @@ def test_an_exception_that_nobody_has_foreseen_is_told_with_its_cluster(
             writer = DeadLetterWriter(mock_cluster, {}, False, asyncio.get_running_loop(), "eu")
             produce = writer._write
             writer._write = Mock(side_effect=problem)  # type: ignore[method-assign]
-            assert await write(writer, topic) == str(problem) or repr(problem)
+            assert await write(writer, topic) == (str(problem) or repr(problem))
             writer._write = produce  # type: ignore[method-assign]
             assert await write(writer, topic) == ""
             writer.close()
