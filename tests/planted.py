@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from collections.abc import Callable
+from typing import TypeVar
 
 import pytest
 
@@ -17,8 +18,14 @@ PLANTED = [
 """Exceptions that no code has foreseen."""
 
 
-def each_planted(*more: object) -> Any:
+Test = TypeVar("Test", bound=Callable[..., object])
+
+
+def each_planted() -> Callable[[Test], Test]:
     """Parametrizes a test by `PLANTED`. The first one belongs to the gate, all others to a shard."""
     first, *others = PLANTED
     problems = [first, *(pytest.param(each, marks=pytest.mark.long) for each in others)]
-    return pytest.mark.parametrize("problem", [*problems, *more], ids=lambda each: type(each).__name__)
+    parametrize: Callable[[Test], Test] = pytest.mark.parametrize(
+        "problem", problems, ids=lambda each: type(each).__name__
+    )
+    return parametrize
