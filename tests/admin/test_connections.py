@@ -238,7 +238,7 @@ def test_unfinished_handshakes_keep_nobody_out(served: Callable[..., None], tmp_
 
 def test_an_address_whose_accepting_fails_ends_and_so_starts_again(served: Callable[..., None]) -> None:
     async def test(bed: Bed) -> None:
-        async def accept(_: socket.socket) -> None:
+        async def accept(listening: socket.socket) -> None:
             raise KeyError("relay")
 
         server, reports = AdminServer(bed.app, AdminAccess()), Reports()

@@ -23,7 +23,7 @@ def engine(deliver: Mock) -> RawEngine:
     made._cluster = Mock()
     made._cluster.name = ClusterName("eu")
     made._rereading, made._fetching = Mock(run=asyncio.Event().wait), Mock(run=lambda _: asyncio.Event().wait())
-    made._is_outdated = lambda _: False  # type: ignore[method-assign]
+    made._is_outdated = lambda event: False  # type: ignore[method-assign]
     return made
 
 
@@ -42,7 +42,7 @@ async def test_a_task_of_an_engine() -> None:
                 case "rereading":
                     made._rereading.run = raising(problem)  # type: ignore[method-assign,assignment]
                 case "fetching":
-                    made._fetching.run = lambda _, run=raising(problem): run()  # type: ignore[method-assign,misc]
+                    made._fetching.run = lambda _, problem=problem: raising(problem)()  # type: ignore[method-assign,misc,assignment]
                 case _:
 
                     async def fetch(tasks: asyncio.TaskGroup, problem: BaseException = problem) -> None:
