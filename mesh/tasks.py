@@ -49,11 +49,16 @@ class TaskName(Enum):
 
     ACCEPTING = "accepting", Owner.VIRTUAL_CLUSTER
     ADMIN = "admin", Owner.PROCESS
+    ADMIN_CONNECTION = "admin_connection", Owner.CONNECTION
     AUTHENTICATION = "authentication", Owner.CONNECTION
-    BROKERS = "brokers", Owner.VIRTUAL_CLUSTER
+    BROKERS = "brokers", Owner.CLUSTER
     CALLBACK = "callback", Owner.PROCESS
+    CATALOG = "catalog", Owner.CLUSTER
     CHOICE = "choice", Owner.CONNECTION
+    CONNECTION = "connection", Owner.CONNECTION
+    DEAD_LETTERS = "dead_letters", Owner.CLUSTER
     EFFECT = "effect", Owner.GROUP
+    ENGINE = "engine", Owner.GROUP
     ENGINE_CLOSE = "engine_close", Owner.GROUP
     FETCH = "fetch", Owner.REQUEST
     GROUP_OFFSETS = "group_offsets", Owner.GROUP
@@ -62,8 +67,10 @@ class TaskName(Enum):
     INTAKE = "intake", Owner.GROUP
     INTERCEPTION = "interception", Owner.REQUEST
     INTERCEPTOR_WORKER = "interceptor_worker", Owner.VIRTUAL_CLUSTER
+    JOURNAL = "journal", Owner.PROCESS
     LEADERS = "leaders", Owner.VIRTUAL_CLUSTER
     LEG = "leg", Owner.CONNECTION
+    LINK = "link", Owner.CLUSTER
     LOGINS = "logins", Owner.CLUSTER
     LOOP_LAG = "loop_lag", Owner.PROCESS
     MEMBERS_ELSEWHERE = "members_elsewhere", Owner.GROUP
@@ -77,7 +84,9 @@ class TaskName(Enum):
     REQUEST = "request", Owner.REQUEST
     SHARE_GROUP = "share_group", Owner.GROUP
     SIGNALS = "signals", Owner.PROCESS
+    STEP = "step", Owner.VIRTUAL_CLUSTER
     STOP = "stop", Owner.PROCESS
+    STORE = "store", Owner.PROCESS
     THREAD = "thread", Owner.PROCESS
     TOKEN_KEYS = "token_keys", Owner.VIRTUAL_CLUSTER
     TOOL_QUERY = "tool_query", Owner.REQUEST
@@ -160,9 +169,36 @@ def keep(task: OwnedTask, run: Run) -> asyncio.Task[None]:
     return asyncio.get_running_loop().create_task(_kept(reports(), task, run), name=task.name.value)
 
 
+def guarded(
+    task: OwnedTask, call: Callable[..., object], failed: Callable[[], object] = lambda: None
+) -> Callable[..., None]:
+    """Returns `call` for an event loop to call later. A failure is reported. failed: called after a failure; ends the
+    owner, if that cannot continue."""
+
+    def called(*arguments: object) -> None:
+        try:
+            call(*arguments)
+        except BaseException as problem:  # noqa: BLE001 - no code gets it
+            report(task, problem)
+            failed()
+
+    return called
+
+
+def report(task: OwnedTask, problem: BaseException) -> None:
+    """Reports the failure of a function that the event loop has called. Raises an order to end the process again."""
+    if isinstance(problem, KeyboardInterrupt | SystemExit):
+        raise problem
+    reports().failed(task, problem, None)
+
+
 def reports() -> TaskReports:
-    """Returns what gets the failures of the running event loop: by default, the loop's exception handler."""
-    loop = asyncio.get_running_loop()
+    """Returns what gets the failures of the running event loop."""
+    return reports_of(asyncio.get_running_loop())
+
+
+def reports_of(loop: asyncio.AbstractEventLoop) -> TaskReports:
+    """Returns what gets the failures of an event loop: by default, the loop's exception handler."""
     return _REPORTS.get(loop) or _LoopReports(loop)
 
 
@@ -198,11 +234,6 @@ def reporting(to: TaskReports) -> Iterator[None]:
         del _REPORTS[loop]
         loop.set_exception_handler(before[0])
         _, threading.excepthook, sys.unraisablehook = before
-
-
-def failed_in_thread(problem: BaseException) -> None:
-    """Reports the failure of a thread that continues, as `reporting` does for threads that end."""
-    threading.excepthook(threading.ExceptHookArgs((type(problem), problem, problem.__traceback__, None)))
 
 
 class _LoopReports:

@@ -41,7 +41,11 @@ LONGEST = (
 """The files of `make test` that take ten seconds or more. They begin first: a long file that begins last leaves the
 other processes idle. Those that wait and those that compute take turns."""
 
-_MARKED_BY_IMPORT = {"tests.clients.selection": {"long", "deep"}, "tests.relay.advertised": {"long", "deep", "smoke"}}
+_MARKED_BY_IMPORT = {
+    "tests.clients.selection": {"long", "deep"},
+    "tests.planted": {"long"},
+    "tests.relay.advertised": {"long", "deep", "smoke"},
+}
 """Modules that mark the tests of the files that import them."""
 
 

@@ -4,12 +4,34 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from mesh.tasks import Owner, TaskName
 
 ROOT = Path(__file__).parents[1]
+CALLBACKS = {
+    "add_done_callback",
+    "add_reader",
+    "add_writer",
+    "call_at",
+    "call_later",
+    "call_soon",
+    "call_soon_threadsafe",
+}
+OF_PROTOCOLS = {
+    *("buffer_updated", "connection_lost", "connection_made", "data_received", "eof_received"),
+    *("pause_writing", "resume_writing"),
+}
+WITHOUT_GUARD = {
+    "ClientConnection.connection_lost": "ClientTransport.end has the guard",
+    "Leg.eof_received": "returns a constant",
+    "Leg.pause_writing": "_full has the guard",
+    "Leg.resume_writing": "_full has the guard",
+    "RequestConnection.connection_lost": "only fails futures",
+    "RequestConnection.connection_made": "sets an attribute",
+    "RequestConnection.eof_received": "returns a constant",
+}
 STARTS = {"create_task", "ensure_future", "run_coroutine_threadsafe", "run_in_executor", "start_soon", "submit"}
 THREADS = {"Thread", "ThreadPoolExecutor"}
 
@@ -69,6 +91,75 @@ IN_THREADS = Counter(
 """Threads that guard each piece of their work. What ends them all the same goes to `threading.excepthook`."""
 OWNED = Counter({"tasks.py:Tasks.keep": 1, "tasks.py:Tasks.start": 1, "tasks.py:begin": 1, "tasks.py:keep": 1})
 
+GUARDED_INSIDE = Counter(
+    {
+        "listener/authentication.py:Authenticator._schedule_checked": 1,
+        "runtime/entity_router/metadata.py:RouterMetadata._ask": 1,
+        "runtime/pool/step_loop.py:StepLoop._arm": 1,
+        "runtime/pool/step_loop.py:StepLoop._tick": 1,
+        "runtime/pool/step_loop.py:StepLoop.carry_out": 1,
+        "runtime/pool/step_loop.py:StepLoop.schedule": 1,
+        "upstream/events.py:EventChannel._wake": 1,
+        "upstream/groups/descriptions.py:_then": 1,
+        "upstream/links/connection.py:BrokerLink._connected": 1,
+        "upstream/raw/engine.py:RawEngine.commit": 1,
+    }
+)
+"""Callbacks that report each failure themselves, or pass on the failure of a task to the code that awaits it."""
+OF_ONE_STEP = Counter(
+    {
+        "admin/connections.py:AdminServer._accept": 1,
+        "app/renewing.py:GroupRenewal.soon": 1,
+        "app/worker.py:ThisWorker.watch_supervisor": 1,
+        "listener/authentication.py:Authenticator._take": 1,
+        "listener/listener.py:Listener.connected": 1,
+        "runtime/connection_router/connection.py:ChoosingConnection.opened": 1,
+        "runtime/connection_router/runtime.py:ConnectionRouterRuntime.route_chosen": 1,
+        "runtime/entity_router/moves/mover.py:Mover._begin": 2,
+        "runtime/entity_router/request_room.py:RequestRoom._grant": 1,
+        "runtime/interception/workers.py:Workers._go": 1,
+        "runtime/one_node/fetches.py:ClientFetches._ask": 1,
+        "runtime/pool/share_groups.py:ShareGroups._begin": 1,
+        "runtime/pool/tool_queries.py:ToolQueries.ask": 1,
+        "runtime/relay/connection.py:RelayConnection.opened": 1,
+        "runtime/relay/graceful_stop.py:close_clients": 1,
+        "runtime/request_router/connection.py:RequestRouterConnection.opened": 1,
+        "tasks.py:_kept": 1,
+        "tasks.py:reporting.from_thread": 1,
+        "thread_tasks.py:ThreadTask.ended": 1,
+        "thread_tasks.py:ThreadTask.failed": 1,
+        "thread_tasks.py:ThreadTask.works": 1,
+        "topology_plugins/http.py:_in_thread.ask": 1,
+        "upstream/librdkafka/consumer_thread.py:ConsumerThread.stop": 1,
+        "upstream/links/leg.py:Leg.close": 1,
+        "upstream/raw/fetching.py:Fetching._answer": 1,
+        "upstream/raw/fetching.py:Fetching._delay": 1,
+        "upstream/raw/fetching.py:Fetching._run": 1,
+        "upstream/store/store.py:TopicStore._write_record.report_end": 1,
+    }
+)
+"""Callbacks that set an event or a future, close a transport, or take something out of a collection."""
+
+
+def callbacks(node: ast.AST, path: tuple[str, ...], guards: Collection[str]) -> Iterator[str]:
+    """Yields the places of callbacks without a guard. guards: names of functions with one."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield from callbacks(child, (*path, child.name), guards)
+            continue
+        if isinstance(child, ast.Call) and isinstance(child.func, ast.Attribute) and child.func.attr in CALLBACKS:
+            arguments = [ast.unparse(each) for each in child.args]
+            if not any(each in guards or "guarded(" in each for each in arguments):
+                yield ".".join(path)
+        yield from callbacks(child, path, guards)
+
+
+def guards_in(tree: ast.AST) -> set[str]:
+    assigned = (
+        each for each in ast.walk(tree) if isinstance(each, ast.Assign) and "guarded(" in ast.unparse(each.value)
+    )
+    return {ast.unparse(target) for each in assigned for target in each.targets}
+
 
 def starts(node: ast.AST, path: tuple[str, ...]) -> Iterator[str]:
     for child in ast.iter_child_nodes(node):
@@ -90,6 +181,32 @@ def test_no_task_begins_without_an_owner() -> None:
     known = AWAITED + OF_ENGINES + IN_THREADS + OWNED
     assert not found - known, "begin it by mesh.tasks, or await it and list it here"
     assert not known - found, "no longer there"
+
+
+def test_no_callback_is_without_a_guard() -> None:
+    found: Counter[str] = Counter()
+    for file in sorted((ROOT / "mesh").rglob("*.py")):
+        place, tree = file.relative_to(ROOT / "mesh"), ast.parse(file.read_text())
+        found.update(f"{place}:{each}" for each in callbacks(tree, (), guards_in(tree)))
+    known = GUARDED_INSIDE + OF_ONE_STEP
+    assert not found - known, "use mesh.tasks.guarded, or list it here"
+    assert not known - found, "no longer there"
+
+
+def test_calls_of_the_event_loop_to_connections_have_guards() -> None:
+    """Each method that asyncio calls catches everything, since uvloop reports no OSError."""
+    found: set[str] = set()
+    for file in sorted((ROOT / "mesh").rglob("*.py")):
+        for each in ast.walk(ast.parse(file.read_text())):
+            if isinstance(each, ast.ClassDef) and any("Protocol" in ast.unparse(base) for base in each.bases):
+                found.update(
+                    f"{each.name}.{method.name}"
+                    for method in each.body
+                    if isinstance(method, ast.FunctionDef)
+                    and method.name in OF_PROTOCOLS
+                    and not any(guard in ast.unparse(method) for guard in ("except BaseException", "self._guard("))
+                )
+    assert found == set(WITHOUT_GUARD)
 
 
 def test_every_kind_of_owner_has_tasks() -> None:

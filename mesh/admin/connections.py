@@ -23,7 +23,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from mesh.admin.access import PROBES, AdminAccess
 from mesh.listener.tls import HANDSHAKE_TIMEOUT, OUT_OF_FILES_DELAY
-from mesh.tasks import OwnedTask, TaskName, begin
+from mesh.tasks import OwnedTask, TaskName, begin, guarded, report
 from mesh.telemetry.logs import get_logger
 
 MOST_CONNECTIONS: Final = 100
@@ -39,6 +39,7 @@ WRITE_TIMEOUT: Final = 60.0
 """Seconds that a client may take to read what it has asked for."""
 
 _WAITS: Final = count()
+_CONNECTION: Final = OwnedTask(TaskName.ADMIN_CONNECTION)
 log = get_logger(__name__)
 
 
@@ -76,15 +77,18 @@ class AdminProtocol(H11Protocol):
         return self.cycle is None or self.cycle.response_complete or self.cycle.more_body
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
-        self._look()
-        if len(self.connections) > MOST_CONNECTIONS:
-            others = (each for each in self.connections if isinstance(each, AdminProtocol) and each.waits)
-            min((each for each in others if each is not self), key=lambda each: each.waits_since, default=self).abort()
+        with self._guard(transport):
+            super().connection_made(transport)
+            self._look()
+            if len(self.connections) > MOST_CONNECTIONS:
+                waiting = [each for each in self.connections if isinstance(each, AdminProtocol) and each.waits]
+                others = (each for each in waiting if each is not self)
+                min(others, key=lambda each: each.waits_since, default=self).abort()
 
     def data_received(self, data: bytes) -> None:
-        super().data_received(data)
-        self._look()
+        with self._guard(self.transport):
+            super().data_received(data)
+            self._look()
 
     def on_response_complete(self) -> None:
         if not self.flow.write_paused:
@@ -93,20 +97,33 @@ class AdminProtocol(H11Protocol):
         self._look()
 
     def pause_writing(self) -> None:
-        super().pause_writing()
-        self._start_timer(WRITE_TIMEOUT, self.abort)
+        with self._guard(self.transport):
+            super().pause_writing()
+            self._start_timer(WRITE_TIMEOUT, self.abort)
 
     def resume_writing(self) -> None:
-        super().resume_writing()
-        self._stop_timer()
-        self._look()
+        with self._guard(self.transport):
+            super().resume_writing()
+            self._stop_timer()
+            self._look()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._stop_timer()
-        super().connection_lost(exc)
+        self.connections.discard(self)
+        with self._guard(self.transport):
+            self._stop_timer()
+            super().connection_lost(exc)
 
     def abort(self) -> None:
         self.transport.abort()
+
+    @contextmanager
+    def _guard(self, transport: asyncio.Transport) -> Iterator[None]:
+        """Reports a failure, and closes the connection for it. uvloop would report no OSError."""
+        try:
+            yield
+        except BaseException as problem:  # noqa: BLE001 - no code gets it
+            transport.abort()
+            report(_CONNECTION, problem)
 
     def _look(self) -> None:
         if self.flow.write_paused:  # the time to read the answer runs
@@ -125,7 +142,7 @@ class AdminProtocol(H11Protocol):
 
     def _start_timer(self, seconds: float, expired: Callable[[], None]) -> None:
         self._stop_timer()
-        self._timer = self.loop.call_later(seconds, expired)
+        self._timer = self.loop.call_later(seconds, guarded(_CONNECTION, expired, self.abort))
 
     def _stop_timer(self) -> None:
         if self._timer is not None:

@@ -145,7 +145,7 @@ class UpstreamClusters:
         if writer is None:
             cluster = self._by_name[name]
             loop = asyncio.get_running_loop()
-            writer = DeadLetterWriter(cluster.bootstrap_servers, properties_of(cluster), create, loop)
+            writer = DeadLetterWriter(cluster.bootstrap_servers, properties_of(cluster), create, loop, name)
             self._writers[name, create] = writer
         return writer
 

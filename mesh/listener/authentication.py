@@ -13,7 +13,7 @@ from mesh.listener.limits import network_of
 from mesh.listener.peer import Peer
 from mesh.security.sasl import Challenge, Failure, Slow, Success
 from mesh.security.session import Authenticated, AuthenticationResult, Handshake
-from mesh.tasks import OwnedTask, TaskName, reports
+from mesh.tasks import OwnedTask, TaskName, guarded, reports
 from mesh.telemetry.log_rate import LogRate
 from mesh.telemetry.logs import get_logger
 from mesh.telemetry.metrics import Metrics
@@ -116,7 +116,8 @@ class Authenticator:
     def _fail(self, connection: Peer, failure: Failure, respond: Respond) -> None:
         if not failure.is_known:
             self._log_failure(connection, failure)
-        self._loop.call_later(FAILURE_DELAY, self._end, connection, failure, respond)
+        end = guarded(OwnedTask(TaskName.AUTHENTICATION, self._virtual_cluster), self._end, connection.abort)
+        self._loop.call_later(FAILURE_DELAY, end, connection, failure, respond)
 
     def _log_failure(self, connection: Peer, failure: Failure) -> None:
         self._metrics.authentication(self._virtual_cluster, _mechanism(connection), failure.reason)

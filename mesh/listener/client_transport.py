@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import math
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from struct import pack
 from typing import Final, Protocol, cast
 
@@ -25,6 +25,7 @@ from mesh.listener.listener import Listener
 from mesh.listener.security import peer_certificate
 from mesh.security.rules import UNLIMITED
 from mesh.security.session import Session
+from mesh.tasks import OwnedTask, TaskName, guarded, report
 from mesh.wire.errors import ProtocolError
 from mesh.wire.messages import Buffer
 
@@ -95,6 +96,7 @@ class ClientTransport:
         self.is_writing_paused = False
         self._has_read_ahead = False
         self._listener = listener
+        self._task: Final = OwnedTask(TaskName.CONNECTION, listener.name)
         self._connection: TransportOwner = connection
         self._transport: asyncio.Transport | None = None
         self._throttled: asyncio.TimerHandle | None = None
@@ -129,6 +131,15 @@ class ClientTransport:
         """True if the mesh may handle the client's next request: the client reads its responses, and is within its
         quota."""
         return self.is_open and not (self._is_stopped or self.is_writing_paused) and self._throttled is None
+
+    def failed(self, problem: BaseException) -> None:
+        """Reports an unforeseen exception in a function that the event loop has called, and closes the connection."""
+        report(self._task, problem)
+        self.abort()
+
+    def guarded(self, call: Callable[[], None]) -> Callable[[], None]:
+        """Returns a function for the event loop to call later. A failure is reported, and closes the connection."""
+        return guarded(self._task, call, self.abort)
 
     # Called by the connection, for the event loop
 
@@ -178,12 +189,15 @@ class ClientTransport:
             return
         self._transport = None
         self.is_open = False
-        for timer in (self._watch, self._throttled, self._authentication):
-            if timer is not None:
-                timer.cancel()
-        self._listener.disconnected(self)
         connection, self._connection = self._connection, _NO_OWNER  # break the cycle: it keeps frames alive
-        connection.closed()
+        try:
+            self._listener.disconnected(self)  # first: it gives back what is counted
+            for timer in (self._watch, self._throttled, self._authentication):
+                if timer is not None:
+                    timer.cancel()
+            connection.closed()
+        except BaseException as problem:  # noqa: BLE001 - the caller may be another connection
+            report(self._task, problem)
 
     # Called by the connection
 
@@ -226,7 +240,7 @@ class ClientTransport:
             return
         if self._throttled is not None:
             self._throttled.cancel()
-        self._throttled = asyncio.get_running_loop().call_later(seconds, self._throttle_ended)
+        self._throttled = asyncio.get_running_loop().call_later(seconds, self.guarded(self._throttle_ended))
         self._pace()
 
     def refuse(self, problem: ProtocolError) -> None:
@@ -315,7 +329,7 @@ class ClientTransport:
             self.established()
             return
         self._authentication = asyncio.get_running_loop().call_later(
-            AUTHENTICATION_TIMEOUT, self._close_unauthenticated
+            AUTHENTICATION_TIMEOUT, self.guarded(self._close_unauthenticated)
         )
 
     def _close_unauthenticated(self) -> None:
@@ -337,7 +351,7 @@ class ClientTransport:
             if self._watch.when() <= due:
                 return
             self._watch.cancel()
-        self._watch = asyncio.get_running_loop().call_at(due, self._check_timeouts)
+        self._watch = asyncio.get_running_loop().call_at(due, self.guarded(self._check_timeouts))
 
     def _check_timeouts(self) -> None:
         self._watch = None

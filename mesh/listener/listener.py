@@ -57,8 +57,8 @@ class Listener:
         log.debug("client connected", virtual_cluster=self.name, connection=connection.id)
 
     def disconnected(self, connection: Peer) -> None:
-        del self.connections[connection.id]
         self.admission.leave(connection)
+        self.connections.pop(connection.id, None)  # it is missing if the connection failed while it was opened
 
     def change_limits(self, limits: Limits) -> None:
         self.admission.change(limits, self.connections.values())

@@ -13,6 +13,7 @@ from typing import Final, Protocol
 
 from mesh.journal.pages import Page
 from mesh.pool.common.delivery_events import DeliveryEvent
+from mesh.tasks import OwnedTask, TaskName, guarded
 from mesh.telemetry.metrics import Metrics
 
 FULL: Final = 5_000
@@ -75,7 +76,7 @@ class Journal:
             return
         if page is None:
             page = self._page = Page(now)
-            self._timer = self._loop.call_later(self._interval, self.flush)
+            self._timer = self._loop.call_later(self._interval, guarded(OwnedTask(TaskName.JOURNAL), self.flush))
         source, holder = event.partition, event.holder
         page.add(
             event.kind.value,

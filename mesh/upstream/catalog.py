@@ -13,6 +13,8 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from mesh.records.spans import ClusterName, TopicName
+from mesh.tasks import OwnedTask, TaskName
+from mesh.thread_tasks import ThreadTask
 from mesh.upstream.events import EventChannel
 from mesh.upstream.librdkafka_log import LOG
 from mesh.upstream.librdkafka_properties import connection_properties
@@ -65,7 +67,8 @@ class TopicCatalog:
     ) -> None:
         self._cluster = cluster
         self.interval = interval
-        self._channel: EventChannel[CatalogEvent] = EventChannel(loop, deliver)
+        self._task = ThreadTask(OwnedTask(TaskName.CATALOG, cluster=cluster), loop)
+        self._channel: EventChannel[CatalogEvent] = EventChannel(loop, deliver, self._not_taken)
         self._properties: dict[str, Any] = {
             **connection_properties({**properties, "bootstrap.servers": bootstrap_servers}),
             "error_cb": self._complain,
@@ -78,6 +81,8 @@ class TopicCatalog:
         self._closed = False
         self._known: Mapping[TopicName, int] | None = None
         self._unreachable: UpstreamProblem | None = None
+        self._is_lost = False
+        """True if the last event was lost, so that it must be reported again."""
         self._cause = ProblemCause()
         threading.Thread(target=self._run, name=f"catalog of {cluster}", daemon=True).start()
 
@@ -91,6 +96,7 @@ class TopicCatalog:
         self._refresh_requested.set()
 
     def close(self) -> None:
+        self._task.ended()
         self._closed = True
         self._channel.close()
         self._refresh_requested.set()
@@ -106,9 +112,10 @@ class TopicCatalog:
                     admins.current.poll(0)  # delivers the errors, which say more than a timeout
                 self._complain(problem.args[0])
                 self._report_unreachable()
-            except Exception as problem:  # noqa: BLE001 - reported, and tried again with a new client
+            except BaseException as problem:  # noqa: BLE001 - reported, and tried again with a new client
                 admins.forget()
-                self._cause.add(UpstreamProblem.ENGINE_FAILED, repr(problem))
+                self._task.failed(problem, SHORTEST_INTERVAL)
+                self._cause.add(UpstreamProblem.UNREACHABLE, f"kafka-mesh failed: {problem!r}")
                 self._report_unreachable()
             self._refresh_requested.wait(self.interval if self._unreachable is None else SHORTEST_INTERVAL)
             rest = began + SHORTEST_INTERVAL - time.monotonic()
@@ -117,6 +124,11 @@ class TopicCatalog:
             if not self._closed:
                 # Not cleared before: a refresh that was requested during the last look may need another one.
                 self._refresh_requested.clear()
+
+    def _not_taken(self, problem: BaseException) -> None:
+        """Reports that an event was not taken. The next look reports it again."""
+        self._is_lost = True
+        self._task.failed(problem, self.interval)
 
     def _client(self, admins: Renewed[AdminClient], now: float) -> AdminClient:
         before = admins.current
@@ -145,7 +157,10 @@ class TopicCatalog:
         self._cause.clear()
 
     def _report(self, topics: dict[TopicName, int]) -> None:
-        if self._unreachable is not None or topics != self._known:
+        was_lost, self._is_lost = self._is_lost, False
+        if was_lost or self._unreachable is not None or topics != self._known:
             self._channel.put(CatalogUpdate(self._cluster, topics))
+        else:
+            self._task.works()
         self._known, self._unreachable = topics, None
         self._cause.clear()

@@ -12,11 +12,18 @@ Event = TypeVar("Event")
 
 
 class EventChannel(Generic[Event]):
-    """A channel into which any thread puts events. `deliver` is called with each of them on the event loop's thread."""
+    """A channel into which any thread puts events. `deliver` is called with each of them on the event loop's thread.
+    failed: called with an exception of `deliver`, whose event may be lost."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, deliver: Callable[[Event], None]) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        deliver: Callable[[Event], None],
+        failed: Callable[[BaseException], None],
+    ) -> None:
         self._loop = loop
         self._deliver = deliver
+        self._failed = failed
         self._events: deque[Event] = deque()
         self._woken = False
         self._closed = False
@@ -51,9 +58,7 @@ class EventChannel(Generic[Event]):
         for _ in range(len(self._events)):
             if not self._events:  # an event that was delivered closed the channel
                 return
-            event = self._events.popleft()
             try:
-                self._deliver(event)
-            except BaseException:
-                self._wake()  # the loop reports the exception; the later events must still be delivered
-                raise
+                self._deliver(self._events.popleft())
+            except BaseException as problem:  # noqa: BLE001 - the later events must still be delivered
+                self._failed(problem)

@@ -177,12 +177,12 @@ class RelayedConnection:
     def end(self) -> None:
         """Stops passing data on and calling functions, so that no reference cycle remains."""
         self._has_ended = True
-        self._answered, self._guard = _ignore, None
-        self._waiting.clear()
-        self._held = self._walker = self._collected = None
         if self._room is not None:
             self._room.give_back()
             self._room = None
+        self._answered, self._guard = _ignore, None
+        self._waiting.clear()
+        self._held = self._walker = self._collected = None
 
     # From the client
 

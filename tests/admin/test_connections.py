@@ -18,12 +18,14 @@ from starlette.routing import Route
 
 from mesh.admin import connections
 from mesh.admin.access import AdminAccess
-from mesh.admin.connections import AdminProtocol
+from mesh.admin.connections import AdminProtocol, AdminServer
 from mesh.admin.http import bind_admin, serve_http
 from mesh.config.security.model import TlsConfig
 from mesh.listener.tls import server_context
+from mesh.tasks import OwnedTask, TaskName, reporting
 from tests.admin.test_http import free_address
 from tests.integration.security.certificates import Authority
+from tests.test_tasks import Reports
 
 SOON = 0.05
 LONG = 600.0
@@ -232,3 +234,18 @@ def test_unfinished_handshakes_keep_nobody_out(served: Callable[..., None], tmp_
 
     with limits(MOST_HANDSHAKES=2):
         served(test, AdminAccess(tls=tls))
+
+
+def test_an_address_whose_accepting_fails_ends_and_so_starts_again(served: Callable[..., None]) -> None:
+    async def test(bed: Bed) -> None:
+        async def accept(listening: socket.socket) -> None:
+            raise KeyError("relay")
+
+        server, reports = AdminServer(bed.app, AdminAccess()), Reports()
+        server._accept = accept  # type: ignore[method-assign]
+        with reporting(reports):
+            async with asyncio.timeout(60):
+                await server.run_at(bind_admin(free_address()))
+        assert [task for task, _, _ in reports.failures] == [OwnedTask(TaskName.ADMIN)]
+
+    served(test)

@@ -10,6 +10,10 @@ from mesh.upstream.events import EventChannel
 from tests.upstream.harness import run
 
 
+def unexpected(problem: BaseException) -> None:
+    raise problem
+
+
 def test_events_of_another_thread_come_in_order_and_on_the_loop() -> None:
     async def test() -> None:
         told: list[tuple[int, threading.Thread]] = []
@@ -20,7 +24,7 @@ def test_events_of_another_thread_come_in_order_and_on_the_loop() -> None:
             if event == 999:
                 ended.set()
 
-        channel = EventChannel(asyncio.get_running_loop(), deliver)
+        channel = EventChannel(asyncio.get_running_loop(), deliver, unexpected)
 
         def put() -> None:
             for number in range(1_000):
@@ -50,7 +54,7 @@ class CountingLoop(asyncio.SelectorEventLoop):
 def test_a_busy_loop_is_woken_once() -> None:
     loop = CountingLoop()
     told: list[int] = []
-    channel = EventChannel(loop, told.append)
+    channel = EventChannel(loop, told.append, unexpected)
     for number in range(10):
         channel.put(number)
     assert (len(channel), loop.wakes) == (10, 1)
@@ -71,7 +75,7 @@ def test_nothing_is_delivered_after_the_end() -> None:
             if event == 2:
                 channel.close()
 
-        channel = EventChannel(asyncio.get_running_loop(), deliver)
+        channel = EventChannel(asyncio.get_running_loop(), deliver, unexpected)
         for number in range(5):
             channel.put(number)
         await asyncio.sleep(0)
@@ -86,16 +90,15 @@ def test_nothing_is_delivered_after_the_end() -> None:
 def test_events_behind_one_that_fails_are_delivered() -> None:
     async def test() -> None:
         told: list[int] = []
-        failures: list[object] = []
+        failures: list[BaseException] = []
         loop = asyncio.get_running_loop()
-        loop.set_exception_handler(lambda _, context: failures.append(context["exception"]))
 
         def deliver(event: int) -> None:
             if event == 1:
                 raise RuntimeError("deliberate")
             told.append(event)
 
-        channel = EventChannel(loop, deliver)
+        channel = EventChannel(loop, deliver, failures.append)
         for number in range(4):
             channel.put(number)
         await asyncio.sleep(0)
@@ -109,6 +112,6 @@ def test_events_behind_one_that_fails_are_delivered() -> None:
 def test_a_loop_that_is_gone() -> None:
     loop = asyncio.new_event_loop()
     loop.close()
-    channel: EventChannel[int] = EventChannel(loop, lambda event: None)
+    channel: EventChannel[int] = EventChannel(loop, lambda event: None, unexpected)
     channel.put(1)
     assert len(channel) == 0

@@ -14,6 +14,7 @@ from struct import Struct
 from typing import Final, cast
 
 from mesh.apis.listener_table import LISTENER_TABLE
+from mesh.listener.client_connection import ClientConnection
 from mesh.listener.client_transport import ClientTransport
 from mesh.listener.requests import PendingRequest
 from mesh.listener.security import peer_certificate, subject_of
@@ -36,7 +37,7 @@ _HEAD_BYTES: Final = 512
 """Bytes read for the head of a request, unless its client id is longer."""
 
 
-class ChoosingConnection(asyncio.BufferedProtocol):
+class ChoosingConnection(ClientConnection, asyncio.BufferedProtocol):
     """The connection of a client whose target is not chosen yet. node: the id of the node that the client connected to,
     as clients see it; None for an address that is no node's."""
 
@@ -57,7 +58,7 @@ class ChoosingConnection(asyncio.BufferedProtocol):
 
     # Called by the event loop
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+    def made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
         if self._node is None:
             self._node = self._services.node_of(transport)
@@ -69,28 +70,20 @@ class ChoosingConnection(asyncio.BufferedProtocol):
         return memoryview(self._received)[self._count :]
 
     def buffer_updated(self, nbytes: int) -> None:
-        self._count += nbytes
-        if not self.client.is_open or self._waiting is not None:
-            return
         try:
+            self._count += nbytes
+            if not self.client.is_open or self._waiting is not None:
+                return
             if self._local_connection is None:
                 self._read_head()
             else:
                 self._serve()
+            if self.client.is_open:
+                self.client.received(whole=False, unfinished=self.has_unfinished_frame)
         except ProtocolError as problem:
             self.client.refuse(problem)
-            return
-        if self.client.is_open:
-            self.client.received(whole=False, unfinished=self.has_unfinished_frame)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self.client.end()
-
-    def pause_writing(self) -> None:
-        self.client.pause_writing()
-
-    def resume_writing(self) -> None:
-        self.client.resume_writing()
+        except BaseException as problem:  # noqa: BLE001 - see ClientConnection
+            self.client.failed(problem)
 
     # Called by its transport
 
@@ -135,7 +128,7 @@ class ChoosingConnection(asyncio.BufferedProtocol):
         if self.client.session.is_established and not self.client.is_ending:
             self._choose()
         else:
-            asyncio.get_running_loop().call_soon(self.resumed)
+            asyncio.get_running_loop().call_soon(self.client.guarded(self.resumed))
 
     def served(self) -> Mapping[ApiKey, Versions]:
         """The APIs that all routes serve."""

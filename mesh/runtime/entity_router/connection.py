@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from functools import partial
 from struct import Struct
 from typing import Final
@@ -83,7 +84,9 @@ class RouterConnection(RelayConnection):
             self._answered,
             LARGEST_LOCAL,
             self._guard if self._has_sasl else None,
-            None if self._router.memory is None else RequestRoom(self._router.memory, self.room_granted),
+            None
+            if self._router.memory is None
+            else RequestRoom(self._router.memory, self.client.guarded(self.room_granted)),
         )
 
     def _translation(self) -> Translation:
@@ -131,7 +134,7 @@ class RouterConnection(RelayConnection):
 
     # Called by the event loop
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+    def made(self, transport: asyncio.BaseTransport) -> None:
         if self._node is None and (named := self._router.node_of(transport)) is not None:
             self._leaf, self._node = self._locate(named)
             self._services = self._leaf.services
@@ -139,7 +142,7 @@ class RouterConnection(RelayConnection):
             self._wire = self._make_wire()
             self._interception = self._make_interception()
             self._is_named = True
-        super().connection_made(transport)
+        super().made(transport)
 
     # Called by its transport
 
@@ -149,13 +152,14 @@ class RouterConnection(RelayConnection):
             self._waiting_for_nodes = begin(task, self._wait_for_nodes, self.client.abort)
 
     def closed(self) -> None:
-        if (gate := self._router.requests.gate) is not None and any(self.under_way()):
-            gate.passed_unanswered()  # their broker may still carry them out
-        if self._serving is not None:
-            self._serving.cancel()
-            self._serving = None
-        self._side.close()
-        super().closed()
+        with ExitStack() as closing:  # the last one first: what gives back what is counted
+            if (gate := self._router.requests.gate) is not None and any(self.under_way()):
+                closing.callback(gate.passed_unanswered)  # their broker may still carry them out
+            if self._serving is not None:
+                closing.callback(self._serving.cancel)
+                self._serving = None
+            closing.callback(super().closed)
+            closing.callback(self._side.close)
 
     def leg_opened(self) -> None:
         super().leg_opened()

@@ -61,9 +61,9 @@ class SideLinks:
 
     def close(self) -> None:
         links, self._links = self._links, {}
+        self._count(-len(links))
         for link in links.values():
             link.close()
-        self._count(-len(links))
 
     def _tried(self, leaf: RouterLeaf, node: int | None, others_than: Container[int]) -> list[RelayNode]:
         if node is not None:

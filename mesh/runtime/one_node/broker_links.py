@@ -62,18 +62,18 @@ class BrokerLinks:
 
     def close(self) -> None:
         links, self._links = self._links, {}
+        self._count(-len(links))
         for each in links.values():
             each.link.close()
-        self._count(-len(links))
 
     def drop_gone(self) -> None:
         """Closes the links to brokers that the cluster has removed or moved, and so fails their requests. A broker that
         hangs would otherwise hold its clients up much longer than the cluster waited for it."""
         known = self._nodes.known
         gone = [key for key, each in self._links.items() if not _is_at(known.get(key[0]), each.link.address)]
+        self._count(-len(gone))
         for key in gone:
             self._links.pop(key).link.close()
-        self._count(-len(gone))
 
     async def _ask(self, broker: int, channel: Channel, request: ClientRequest, waits: float) -> ClientResponse:
         node = self._nodes.known.get(broker)

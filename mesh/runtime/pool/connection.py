@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Final
 
+from mesh.listener.client_connection import ClientConnection
 from mesh.listener.client_transport import ClientTransport
 from mesh.listener.listener import Listener
 from mesh.listener.requests import PendingRequest, Requests
@@ -40,7 +41,7 @@ _PARKED: Final = frozenset({ApiKey.FETCH, ApiKey.SHARE_FETCH})
 """Requests that wait for records."""
 
 
-class PoolConnection(asyncio.Protocol):
+class PoolConnection(ClientConnection, asyncio.Protocol):
     """The connection of one client. current_request: the request that is being handled; those behind it wait."""
 
     def __init__(
@@ -67,31 +68,20 @@ class PoolConnection(asyncio.Protocol):
 
     # Called by the event loop
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.client.open(transport)
-
     def data_received(self, data: bytes) -> None:
-        if not self.client.is_open:
-            return
         try:
+            if not self.client.is_open:
+                return
             received = self._wire.receive_data(data)
+            self._ahead += len(data)
+            self._queue += received
+            self.client.received(whole=bool(received), unfinished=self._wire.has_unfinished_frame)
+            self._step_loop.schedule(self)
+            self._pace()
         except ProtocolError as problem:
             self.client.refuse(problem)
-            return
-        self._ahead += len(data)
-        self._queue += received
-        self.client.received(whole=bool(received), unfinished=self._wire.has_unfinished_frame)
-        self._step_loop.schedule(self)
-        self._pace()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self.client.end()
-
-    def pause_writing(self) -> None:
-        self.client.pause_writing()
-
-    def resume_writing(self) -> None:
-        self.client.resume_writing()
+        except BaseException as problem:  # noqa: BLE001 - see ClientConnection
+            self.client.failed(problem)
 
     # Called by its transport
 
@@ -126,15 +116,18 @@ class PoolConnection(asyncio.Protocol):
     def handle_next(self) -> None:
         """Handles the next request, if none is being handled. A parked Fetch is answered early, if a request waits
         behind it."""
-        if not self._queue:
-            return
-        if self.current_request is not None:
-            if self.current_request.request.api_key in _PARKED:
-                self._requests.answer_early(self.current_request)
-        elif self.client.may_be_served:
-            self._requests.handle(self, self._queue.popleft())
-            if self._queue:
-                self._step_loop.schedule(self)
+        try:
+            if not self._queue:
+                return
+            if self.current_request is not None:
+                if self.current_request.request.api_key in _PARKED:
+                    self._requests.answer_early(self.current_request)
+            elif self.client.may_be_served:
+                self._requests.handle(self, self._queue.popleft())
+                if self._queue:
+                    self._step_loop.schedule(self)
+        except BaseException as problem:  # noqa: BLE001 - see ClientConnection
+            self.client.failed(problem)
 
     def answer(self, request: FramedRequest, response: ResponseMessage | None) -> None:
         if response is None:

@@ -29,7 +29,7 @@ from mesh.pool.common.effects import (
 from mesh.pool.common.ids import GroupId
 from mesh.pool.pool import Pool
 from mesh.records.spans import ClusterName, CommitPosition, UpstreamPartition
-from mesh.tasks import OwnedTask, TaskName, begin
+from mesh.tasks import OwnedTask, TaskName, begin, guarded
 from mesh.telemetry.logs import get_logger
 from mesh.upstream.engine import CommitToken, Engine, EngineEvent, EngineFailed, RereadToken
 
@@ -72,6 +72,8 @@ class Engines:
         self._create = create
         self._listener = listener
         self._engines: dict[Key, Engine] = {}
+        self._delivers: dict[Key, Callable[[EngineEvent], None]] = {}
+        """The function that takes the events of each engine."""
         self._waiting: dict[Key, tuple[Pool, list[Command]]] = {}
         self._settings: dict[Key, dict[type[object], Command]] = {}
         """The last command of each kind that holds until the next one, for each engine."""
@@ -130,9 +132,11 @@ class Engines:
                 kept.pop(key)
         for key in list(filter(is_meant, self._engines)):
             engine = self._engines.pop(key)
+            del self._delivers[key]
             last = {source: position for source, position in positions.items() if source.cluster == key[1]}
             # The task is kept here until the engine has ended. Only a cancellation ends it early.
-            self._closing[key] = begin(_closing(key), partial(self._close, key, engine, last, leaves=leaves))
+            close = partial(self._close, key, engine, last, leaves=leaves)
+            self._closing[key] = begin(_task(TaskName.ENGINE_CLOSE, key), close)
 
     def is_closing(self, group: GroupId) -> bool:
         """True if an engine of this group is leaving its upstream group just now."""
@@ -162,11 +166,11 @@ class Engines:
 
         try:
             engine = self._engines[key] = self._create(pool.group, cluster, deliver)
+            self._delivers[key] = deliver
         except Exception as problem:  # noqa: BLE001 - such as a file of the cluster's properties that is being replaced
-            event = EngineFailed(repr(problem), "".join(format_exception(problem)))
-            loop = asyncio.get_running_loop()
-            loop.call_soon(self._not_opened, key, event)
-            loop.call_later(self._backoff(key), self._reopen, key)
+            loop, task = asyncio.get_running_loop(), _task(TaskName.ENGINE, key)
+            loop.call_soon(guarded(task, self._not_opened), key, _failure(problem))
+            loop.call_later(self._backoff(key), guarded(task, self._reopen), key)
         return key in self._engines
 
     def _not_opened(self, key: Key, event: EngineFailed) -> None:
@@ -184,7 +188,10 @@ class Engines:
         key = (pool.group, cluster)
         self._waiting[key] = (pool, list(self._settings[key].values()))
         engine = self._engines.pop(key)
-        self._closing[key] = begin(_closing(key), partial(self._close, key, engine, {}, self._backoff(key)))
+        del self._delivers[key]
+        self._closing[key] = begin(
+            _task(TaskName.ENGINE_CLOSE, key), partial(self._close, key, engine, {}, self._backoff(key))
+        )
 
     def _set(self, key: Key, kind: type[object], command: Command) -> None:
         """Sends a command that holds until the next one of its kind."""
@@ -196,7 +203,13 @@ class Engines:
         if key in self._waiting:
             self._waiting[key][1].append(command)
         elif key in self._engines:
-            command(self._engines[key])
+            try:
+                command(self._engines[key])
+            except Exception as problem:  # noqa: BLE001 - such as a thread that the system does not start
+                # Later, since the step that gave the command has not ended.
+                asyncio.get_running_loop().call_soon(
+                    guarded(_task(TaskName.ENGINE, key), self._delivers[key]), _failure(problem)
+                )
 
     async def _close(
         self,
@@ -215,7 +228,8 @@ class Engines:
                 log.warning("last upstream commit failed", group=group, cluster=cluster, errors=failed)
         finally:  # the next pool of the group must not wait forever
             del self._closing[key]
-            asyncio.get_running_loop().call_later(backoff, self._reopen, key)
+            reopen = guarded(_task(TaskName.ENGINE, key), self._reopen)
+            asyncio.get_running_loop().call_later(backoff, reopen, key)
 
     def _reopen(self, key: Key) -> None:
         """Makes an engine for a pool that began while an older one was leaving, or whose engine failed."""
@@ -228,5 +242,9 @@ class Engines:
                 self._call(key, command)
 
 
-def _closing(key: Key) -> OwnedTask:
-    return OwnedTask(TaskName.ENGINE_CLOSE, group=key[0], cluster=key[1])
+def _task(name: TaskName, key: Key) -> OwnedTask:
+    return OwnedTask(name, group=key[0], cluster=key[1])
+
+
+def _failure(problem: Exception) -> EngineFailed:
+    return EngineFailed(repr(problem), "".join(format_exception(problem)))

@@ -49,7 +49,7 @@ from mesh.runtime.pool.reports import Reports
 from mesh.runtime.pool.share_groups import ShareGroups
 from mesh.runtime.pool.step_loop import StepLoop
 from mesh.runtime.pool.tool_queries import ToolQueries
-from mesh.tasks import OwnedTask, TaskName, reports
+from mesh.tasks import OwnedTask, TaskName, guarded, reports
 from mesh.telemetry.journal import DeliveryLog
 from mesh.telemetry.logs import get_logger
 from mesh.telemetry.upstream_health import UpstreamHealth
@@ -262,7 +262,9 @@ class PoolRuntime:
         try:
             self._write_dead_letter(effect, ended)
         except Exception as problem:  # noqa: BLE001 - a writer that cannot be made is one that failed; the pool tries again
-            self._loop.call_soon(ended, repr(problem))
+            self._loop.call_soon(
+                guarded(OwnedTask(TaskName.EFFECT, self.name, group=effect.group), ended), repr(problem)
+            )
 
     def _leave(
         self,

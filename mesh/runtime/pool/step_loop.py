@@ -4,7 +4,8 @@ timer is set.
 Connections take turns: each handles one request in a turn of the event loop. Otherwise a client that sends hundreds of
 requests at once would delay all others by all of them.
 
-An exception in an effect is reported, and the other effects are still executed.
+An exception in an effect is reported, and the other effects are still executed. The connection whose bytes caused the
+step never gets it.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Final, Protocol
 
 from mesh.pool.common.effects import Effect
 from mesh.pool.core import PoolCore
+from mesh.tasks import SHORTEST_REST, OwnedTask, TaskName, report
 
 
 class QueuedConnection(Protocol):
@@ -35,6 +37,7 @@ class StepLoop:
         self._core = core
         self._do = do
         self._failed = failed
+        self._task: Final = OwnedTask(TaskName.STEP, core.name)
         self._loop = asyncio.get_running_loop()
         self.now: Final[Callable[[], float]] = self._loop.time
         self._effects: deque[Effect] = deque()
@@ -72,14 +75,16 @@ class StepLoop:
                     self._execute(self._effects.popleft())
                 else:
                     self._ready.popleft().handle_next()
-        finally:
-            self._carrying_out = False
             for each in [each for each in self._awaited if each[0]()]:
                 self._awaited.remove(each)
                 each[1].set()
+            self._arm()
+        except BaseException as problem:  # noqa: BLE001 - the client whose bytes caused the step may have no part in it
+            report(self._task, problem)
+        finally:
+            self._carrying_out = False
             if self._effects or self._ready:
                 self._loop.call_soon(self.carry_out, ())
-            self._arm()
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Waits until the condition holds after a step."""
@@ -121,5 +126,11 @@ class StepLoop:
 
     def _tick(self) -> None:
         self._timer = None
-        # The loop counts milliseconds, and may wake a fraction of one early. A timer for the rest would spin.
-        self.carry_out(self._core.tick(max(self.now(), self._due)))
+        try:
+            # The loop counts milliseconds, and may wake a fraction of one early. A timer for the rest would spin.
+            effects = self._core.tick(max(self.now(), self._due))
+        except BaseException as problem:  # noqa: BLE001 - the timer must go on
+            report(self._task, problem)
+            self._timer = self._loop.call_later(SHORTEST_REST, self._tick)
+        else:
+            self.carry_out(effects)

@@ -14,6 +14,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from mesh.apis.listener_table import LISTENER_TABLE
+from mesh.listener.client_connection import ClientConnection
 from mesh.listener.client_transport import AUTHENTICATION_TIMEOUT, ClientTransport
 from mesh.listener.requests import PendingRequest
 from mesh.runtime.interception.stage import (
@@ -46,7 +47,7 @@ UNCHARGED: Final = frozenset({ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.SHARE_FETCH, 
 not load beside it."""
 
 
-class RelayConnection(asyncio.BufferedProtocol):
+class RelayConnection(ClientConnection, asyncio.BufferedProtocol):
     """The connection of one client. node: the node whose address the client connected to; None for the bootstrap
     address.
 
@@ -113,7 +114,7 @@ class RelayConnection(asyncio.BufferedProtocol):
 
     # Called by the event loop
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+    def made(self, transport: asyncio.BaseTransport) -> None:
         if self._node is None:
             self._node = self._services.node_of(transport)
             self._is_named = True
@@ -124,34 +125,26 @@ class RelayConnection(asyncio.BufferedProtocol):
         return self._splicing.first(self._services.chunks.take())
 
     def buffer_updated(self, nbytes: int) -> None:
-        chunk, wire = self._services.chunks.read(nbytes), self._wire
-        if not self.client.is_open or wire.problem is not None:
-            return
-        if isinstance(self._interception, NoInterception):
-            passed = wire.receive_requests(chunk, self._listener.now())
-            self._send_to_broker(self._splicing.begin(self, passed, wire.unread))
-            if not self.client.is_open:
+        try:
+            chunk, wire = self._services.chunks.read(nbytes), self._wire
+            if not self.client.is_open or wire.problem is not None:
                 return
-            self._go_on()
-        else:
-            self._interception.requests(chunk)
-        # Most of an unfinished frame passes on at once, and the rest is bounded. So a frame may take its time as long
-        # as bytes come.
-        self.client.received(whole=True, unfinished=self.has_unfinished_frame)
-        self._pace()
-        if self._opener.is_session_over:
-            self._check_idle()  # the last request may be one without a response
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self.client.end()
-
-    def pause_writing(self) -> None:
-        self.client.pause_writing()
-        self._pace_leg()
-
-    def resume_writing(self) -> None:
-        self.client.resume_writing()
-        self._pace_leg()
+            if isinstance(self._interception, NoInterception):
+                passed = wire.receive_requests(chunk, self._listener.now())
+                self._send_to_broker(self._splicing.begin(self, passed, wire.unread))
+                if not self.client.is_open:
+                    return
+                self._go_on()
+            else:
+                self._interception.requests(chunk)
+            # Most of an unfinished frame passes on at once, and the rest is bounded. So a frame may take its time as
+            # long as bytes come.
+            self.client.received(whole=True, unfinished=self.has_unfinished_frame)
+            self._pace()
+            if self._opener.is_session_over:
+                self._check_idle()  # the last request may be one without a response
+        except BaseException as problem:  # noqa: BLE001 - see ClientConnection
+            self.client.failed(problem)
 
     # Called by its transport
 
@@ -167,7 +160,9 @@ class RelayConnection(asyncio.BufferedProtocol):
             self._wire.change(local=self.local_apis, limit=self._services.largest_request())
         else:
             loop = asyncio.get_running_loop()
-            self._unauthenticated = loop.call_later(AUTHENTICATION_TIMEOUT, self._close_unauthenticated)
+            self._unauthenticated = loop.call_later(
+                AUTHENTICATION_TIMEOUT, self.client.guarded(self._close_unauthenticated)
+            )
         if self._node is not None and self._leg is None:
             self._open_leg()
 
@@ -176,14 +171,14 @@ class RelayConnection(asyncio.BufferedProtocol):
         self._pace()
 
     def closed(self) -> None:
+        self._wire.end()  # this and the next step come first: they give back what is counted
+        self._release_leg(is_orderly=True)
         if self.current_request is not None:
             self.current_request.work = None  # break the cycle: the work names the request
             self.current_request = None
         for waiting in (self._waiting_for_nodes, self._unauthenticated):
             if waiting is not None:
                 waiting.cancel()
-        self._release_leg(is_orderly=True)
-        self._wire.end()
         self._interception.close()
         self._interception = NO_INTERCEPTION
         if self._services.is_stopping:
@@ -230,7 +225,7 @@ class RelayConnection(asyncio.BufferedProtocol):
         assert leg is not None
         unsent, self._unsent = self._unsent, []
         leg.send(unsent)
-        self._pace_leg()
+        self.pace_answers()
         self._check_problem()
         self._pace()
 
@@ -250,12 +245,15 @@ class RelayConnection(asyncio.BufferedProtocol):
             self._go_on()
         self._pace()
         if not isinstance(self._interception, NoInterception):
-            self._pace_leg()
+            self.pace_answers()
         self._check_idle()
 
     def leg_full(self, *, is_full: bool) -> None:
         self._is_leg_full = is_full
         self._pace()
+
+    def leg_failed(self, problem: BaseException) -> None:
+        self.client.failed(problem)
 
     def leg_lost(self, reason: str) -> None:
         self._opener.lost("closed" if not self._wire.in_flight else "closed_in_flight", reason)
@@ -311,7 +309,7 @@ class RelayConnection(asyncio.BufferedProtocol):
 
     def decided(self) -> None:
         self._pace()
-        self._pace_leg()
+        self.pace_answers()
         self._check_idle()
 
     def interception_ended(self, problem: ProtocolError | None) -> None:
@@ -334,7 +332,7 @@ class RelayConnection(asyncio.BufferedProtocol):
         else:
             self._interception.answers(answers)
 
-    def _pace_leg(self) -> None:
+    def pace_answers(self) -> None:
         """Pauses or resumes the leg. Responses of the broker also wait while an earlier one is held up."""
         is_paused = self.client.is_writing_paused or self._interception.is_holding_answer
         if self._leg is not None and self._leg.is_open and is_paused is not self._is_leg_reading_paused:
@@ -446,7 +444,9 @@ class RelayConnection(asyncio.BufferedProtocol):
 
     def _release_leg(self, *, is_orderly: bool) -> None:
         leg, self._leg = self._leg, None
-        self._splicing.close()
-        if leg is not None:
-            leg.close(linger=LINGER if is_orderly else 0.0)
         self._opener.release()
+        try:
+            self._splicing.close()
+        finally:
+            if leg is not None:
+                leg.close(linger=LINGER if is_orderly else 0.0)

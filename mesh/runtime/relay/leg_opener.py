@@ -15,7 +15,7 @@ from typing import Final, Protocol
 from mesh.apis.answers import ConnectionId
 from mesh.runtime.relay.nodes import RelayNode
 from mesh.runtime.relay.services import RelayServices
-from mesh.tasks import OwnedTask, TaskName, begin
+from mesh.tasks import OwnedTask, TaskName, begin, guarded
 from mesh.telemetry.logs import get_logger
 from mesh.upstream.links.handshake import Unreachable
 from mesh.upstream.links.leg import Leg
@@ -47,6 +47,7 @@ class LegOpener:
     def __init__(self, services: RelayServices, connection: ConnectionId) -> None:
         self.is_session_over = False
         self._services = services
+        self._task = OwnedTask(TaskName.LEG, services.listener.name)
         self._connection = connection
         self._node: int | None = None
         self._is_named = False
@@ -63,21 +64,20 @@ class LegOpener:
     def open(self, owner: OpenerOwner, leg: Leg) -> None:
         self._services.listener.admission.count_broker_connections(1)
         self._is_open = True
-        task = OwnedTask(TaskName.LEG, self._services.listener.name)
-        self._opening = begin(task, partial(self._open, owner, leg), owner.not_reached)
+        self._opening = begin(self._task, partial(self._open, owner, leg), owner.not_reached)
 
     def release(self) -> None:
         """Stops counting the leg, and reports nothing more."""
         if self._is_open:
             self._services.listener.admission.count_broker_connections(-1)
             self._is_open = False
+        if self._reached is not None:
+            self._reached.legs -= 1
+            self._reached = None
         for waiting in (self._opening, self._session):
             if waiting is not None:
                 waiting.cancel()
         self._opening = self._session = None
-        if self._reached is not None:
-            self._reached.legs -= 1
-            self._reached = None
 
     # Failures
 
@@ -137,11 +137,14 @@ class LegOpener:
             self.failed(problem)
             owner.not_reached()
             return
+        if not self._is_open:  # the leg was released when it opened
+            return
         self._opening = None
         self._reached = reached
         reached.legs += 1
         if ends_at < math.inf:
-            self._session = asyncio.get_running_loop().call_at(ends_at, self._end_session, owner)
+            end_session = guarded(self._task, self._end_session, owner.not_reached)
+            self._session = asyncio.get_running_loop().call_at(ends_at, end_session, owner)
         owner.leg_reached(reached.id)
 
     def _end_session(self, owner: OpenerOwner) -> None:

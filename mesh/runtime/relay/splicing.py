@@ -133,6 +133,9 @@ class SpliceOwner(Protocol):
     def splice_ended(self) -> None:
         """Called when nothing moves any more, and no byte is between source and target."""
 
+    def guarded(self, call: Callable[[], None]) -> Callable[[], None]:
+        """Returns a function for the event loop to call later; its failure ends the connection."""
+
     def source_lost(self, problem: OSError) -> None: ...
 
     def target_lost(self, problem: OSError) -> None: ...
@@ -182,7 +185,7 @@ class Splice:
             before = self._left
             if not self._move():
                 self._owner.splice_waits()
-                self._loop.add_writer(self._target, self._writable)
+                self._loop.add_writer(self._target, self._owner.guarded(self._writable))
                 return
             if not self.is_active:
                 return
@@ -301,8 +304,8 @@ class RequestSplicing:
         self._connection = None
         self._is_impossible, self._is_waiting = True, False
         if splice is not None:
-            splice.close()
             self._count_broker_connections(-_DESCRIPTORS)
+            splice.close()
 
     def _made(self, connection: SplicingConnection) -> Splice | None:
         ends = connection.plain_ends()
@@ -335,6 +338,10 @@ class RequestSplicing:
             self._is_waiting = False
             connection.splice_ended()
             connection.client.read_elsewhere(is_begun=False)
+
+    def guarded(self, call: Callable[[], None]) -> Callable[[], None]:
+        assert self._connection is not None
+        return self._connection.client.guarded(call)
 
     def source_lost(self, problem: OSError) -> None:
         assert self._connection is not None

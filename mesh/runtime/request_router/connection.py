@@ -9,9 +9,11 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from typing import Final
 
 from mesh.apis.listener_table import LISTENER_TABLE
+from mesh.listener.client_connection import ClientConnection
 from mesh.listener.client_transport import ClientTransport
 from mesh.listener.requests import PendingRequest
 from mesh.routing.features import with_apis
@@ -46,7 +48,7 @@ _SERVED_HERE: Final = {key: (each.versions.lowest, each.versions.highest) for ke
 _UNCHARGED: Final = frozenset({ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.SHARE_FETCH, ApiKey.SHARE_ACKNOWLEDGE})
 
 
-class RequestRouterConnection(asyncio.BufferedProtocol):
+class RequestRouterConnection(ClientConnection, asyncio.BufferedProtocol):
     """The connection of one client. node: the id of the node that the client connected to, as clients see it; None for
     an address that is no node's."""
 
@@ -69,7 +71,7 @@ class RequestRouterConnection(asyncio.BufferedProtocol):
         self._local_connection: ServerConnection | None = None
         self._local: Ticket | None = None
         self._work: RouterWork | None = None
-        self._room: RequestRoom | None = RequestRoom(services.memory, self.resumed)
+        self._room: RequestRoom | None = RequestRoom(services.memory, self.client.guarded(self.resumed))
         self._interception = interception_of(
             self, services.interceptors, self.client, self._is_authenticated, services.largest_request
         )
@@ -80,7 +82,7 @@ class RequestRouterConnection(asyncio.BufferedProtocol):
 
     # Called by the event loop
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+    def made(self, transport: asyncio.BaseTransport) -> None:
         if self._node is None:
             self._node = self._services.node_of(transport)
         if self._node is not None and self._services.node(self._node) is None:
@@ -92,27 +94,21 @@ class RequestRouterConnection(asyncio.BufferedProtocol):
         return self._services.chunks.take()
 
     def buffer_updated(self, nbytes: int) -> None:
-        chunk = self._services.chunks.read(nbytes)
-        if not self.client.is_open or self._problem is not None:
-            return
-        if isinstance(self._interception, NoInterception):
-            self._waiting += self._cutter.cut(chunk)
-            self._go_on()
-        else:
-            self._interception.requests(chunk)
-        self.client.received(whole=True, unfinished=self.has_unfinished_frame)
-        self._pace()
+        try:
+            chunk = self._services.chunks.read(nbytes)
+            if not self.client.is_open or self._problem is not None:
+                return
+            if isinstance(self._interception, NoInterception):
+                self._waiting += self._cutter.cut(chunk)
+                self._go_on()
+            else:
+                self._interception.requests(chunk)
+            self.client.received(whole=True, unfinished=self.has_unfinished_frame)
+            self._pace()
+        except BaseException as problem:  # noqa: BLE001 - see ClientConnection
+            self.client.failed(problem)
 
-    def connection_lost(self, exc: Exception | None) -> None:
-        self.client.end()
-
-    def pause_writing(self) -> None:
-        self.client.pause_writing()
-        for leg in self._legs.values():
-            leg.pace()
-
-    def resume_writing(self) -> None:
-        self.client.resume_writing()
+    def pace_answers(self) -> None:
         for leg in self._legs.values():
             leg.pace()
 
@@ -134,26 +130,28 @@ class RequestRouterConnection(asyncio.BufferedProtocol):
             self._pace()
 
     def closed(self) -> None:
+        with ExitStack() as closing:  # the last one first: what gives back what is counted
+            closing.callback(self._services.connection_idle, self.client)
+            closing.callback(self._forget)
+            closing.callback(self._interception.close)
+            if self._room is not None:
+                closing.callback(self._room.give_back)
+            if self._work is not None:
+                closing.callback(self._work.close)
+            for leg in self._legs.values():
+                closing.callback(leg.close)
+
+    def _forget(self) -> None:
         if self.current_request is not None:
             self.current_request.work = None  # break the cycle: the work names the request
             self.current_request = None
         if self._waiting_for_nodes is not None:
             self._waiting_for_nodes.cancel()
-        self._interception.close()
         self._interception = NO_INTERCEPTION
-        for leg in self._legs.values():
-            leg.close()
+        self._room = self._work = self._static = None  # break the cycle: the room names the connection
         self._legs.clear()
-        self._static = None
         self._waiting.clear()
         self._answers.clear()
-        if self._room is not None:
-            self._room.give_back()
-            self._room = None  # break the cycle: it names the connection
-        if self._work is not None:
-            self._work.close()
-            self._work = None
-        self._services.connection_idle(self.client)
 
     @property
     def is_busy(self) -> bool:
@@ -172,7 +170,7 @@ class RequestRouterConnection(asyncio.BufferedProtocol):
         connection.answer(request, response)
         self._local = None
         self.leave(ticket, connection.data_to_send())
-        asyncio.get_running_loop().call_soon(self.resumed)
+        asyncio.get_running_loop().call_soon(self.client.guarded(self.resumed))
 
     def served(self) -> Mapping[ApiKey, Versions]:
         limits = self._services.served()

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import ExitStack
 from typing import Final
 
 from mesh.listener.client_transport import ClientTransport
@@ -121,10 +122,11 @@ class ConnectionContext:
         return _read(request, answer) if answer else {}
 
     def close(self) -> None:
-        for links in self._links.values():
-            links.close()
-        for further in self._further.values():
-            further.close()
+        with ExitStack() as closing:
+            for further in self._further.values():
+                closing.callback(further.close)
+            for links in self._links.values():
+                closing.callback(links.close)
 
     async def _send_to_router(self, behind: RequestRouterServices, node: Node, request: Request) -> Tree:
         """Returns the response of a router behind this one. Raises RouteUnavailable."""

@@ -177,9 +177,11 @@ class StaticLeg:
 
     def close(self) -> None:
         self._owner = None
-        self._wire.end()
-        self._leg.close(linger=LINGER)
         self._opener.release()
+        try:
+            self._wire.end()
+        finally:
+            self._leg.close(linger=LINGER)
 
     # Called by its leg
 
@@ -207,6 +209,12 @@ class StaticLeg:
         self._is_leg_full = is_full
         if self._owner is not None:
             self._owner.leg_changed()
+
+    def leg_failed(self, problem: BaseException) -> None:
+        owner = self._owner
+        self.close()
+        if owner is not None:
+            owner.client.failed(problem)
 
     def leg_lost(self, reason: str) -> None:
         self._opener.lost("closed" if not self._wire.in_flight else "closed_in_flight", reason)

@@ -12,7 +12,7 @@ from mesh.routing.spi import Disconnect, Node, Request, Respond, RespondWithoutR
 from mesh.runtime.relay.connection import UNCHARGED
 from mesh.runtime.request_router.context import ConnectionContext
 from mesh.runtime.request_router.services import RequestRouterServices
-from mesh.tasks import OwnedTask, TaskName, begin
+from mesh.tasks import OwnedTask, TaskName, begin, guarded
 from mesh.telemetry.logs import get_logger
 from mesh.wire.answer_queue import Ticket
 from mesh.wire.apis import ApiKey, has_tagged_response_header
@@ -72,16 +72,22 @@ class RouterWork:
         ticket = self._owner.expect() if wants_answer else None
         self._bytes += len(frame)
         work = partial(self._work, head, Request(api_key, version, tree, wants_answer), ticket, len(frame))
-        task = begin(OwnedTask(TaskName.REQUEST, self._services.listener.name), work, self._client.abort)
+        owned = OwnedTask(TaskName.REQUEST, self._services.listener.name)
+        task = begin(owned, work, self._client.abort)
         self._at_work.add(task)
-        task.add_done_callback(self._worked)
+        task.add_done_callback(guarded(owned, self._worked, self._client.abort))
 
     def close(self) -> None:
         self._owner = None
-        for task in self._at_work:
-            task.cancel()
-        self._at_work.clear()
-        self._context.close()
+        try:
+            self._context.close()
+        finally:
+            for task in self._at_work:
+                task.cancel()
+            self._at_work.clear()
+            self._close_router()
+
+    def _close_router(self) -> None:
         try:
             self._router.close()
         except Exception:

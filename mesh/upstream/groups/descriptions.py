@@ -179,6 +179,8 @@ def _then(asked: Collection[Future[Any]], make: Callable[[list[Any]], Answer]) -
             made.set_exception(DescriptionUnavailable(problem.args[0].str()))
         except InvalidStateError:  # the last two answers came at the same time
             return
+        except BaseException as problem:  # noqa: BLE001 - a future only logs what its callbacks raise
+            made.set_exception(problem)
 
     for answer in asked:
         answer.add_done_callback(look)

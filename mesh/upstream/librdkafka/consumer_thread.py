@@ -214,10 +214,10 @@ class ConsumerThread(threading.Thread):
                 except KafkaException as problem:
                     self._reachability.suspect(problem.args[0])
                     self._wait(IDLE_POLL)
-        except Exception as problem:  # noqa: BLE001 - reported with its traceback; another engine is made
+        except BaseException as problem:  # noqa: BLE001 - reported with its traceback; another engine is made
             self._fail(problem)
 
-    def _fail(self, problem: Exception) -> None:
+    def _fail(self, problem: BaseException) -> None:
         self._running, self.has_failed = False, True
         self._channel.put(EngineFailed(repr(problem), "".join(traceback.format_exception(problem))))
         self._admin.close()

@@ -10,9 +10,10 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping
+from traceback import format_exception
 
 from mesh.records.spans import CommitPosition, Span, TopicName, UpstreamPartition
-from mesh.upstream.engine import CommitToken, EngineEvent, EngineOptions, RereadToken
+from mesh.upstream.engine import CommitToken, EngineEvent, EngineFailed, EngineOptions, RereadToken
 from mesh.upstream.events import EventChannel
 from mesh.upstream.groups.descriptions import GroupsByLinks
 from mesh.upstream.librdkafka.commit_queue import COMMIT_TIMEOUT, REBALANCE_IN_PROGRESS, REQUEST_TIMED_OUT
@@ -42,7 +43,8 @@ class LibrdkafkaEngine:
         the properties. other_readers: the readers of the partitions that are assigned to this engine; they make most
         commits, too."""
         self._loop = loop
-        self._channel: EventChannel[EngineEvent] = EventChannel(loop, deliver)
+        self._deliver = deliver
+        self._channel: EventChannel[EngineEvent] = EventChannel(loop, deliver, self._not_taken)
         properties = consumer_properties(options)
         self._nodes = None if nodes is not None else _nodes_of(options)
         asked = nodes or self._nodes
@@ -59,9 +61,13 @@ class LibrdkafkaEngine:
 
     def subscribe(self, topics: frozenset[TopicName]) -> None:
         if not self._started:
-            self._started = True
             self._consumer.start()
+            self._started = True
         self._consumer.command(lambda: self._consumer.subscribe(topics))
+
+    def _not_taken(self, problem: BaseException) -> None:
+        """Reports a bug in the receiver of an event. Another engine is made, since the event may be lost."""
+        self._deliver(EngineFailed(repr(problem), "".join(format_exception(problem))))
 
     def set_consuming(self, consuming: bool) -> None:
         self._consumer.command(lambda: self._consumer.set_consuming(consuming))

@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from mesh.records.spans import UpstreamPartition
+from mesh.tasks import OwnedTask, TaskName, guarded
 from mesh.wire.client.commits import GroupMembership
 
 
@@ -23,8 +24,10 @@ class OtherReaders:
     def on_loop(self, loop: asyncio.AbstractEventLoop) -> OtherReaders:
         """Returns a copy whose `membership_changed` is called on the loop's thread, in order."""
 
+        changed = guarded(OwnedTask(TaskName.ENGINE), self.membership_changed)
+
         def membership_changed(membership: GroupMembership | None) -> None:
             with suppress(RuntimeError):  # the loop is closed
-                loop.call_soon_threadsafe(self.membership_changed, membership)
+                loop.call_soon_threadsafe(changed, membership)
 
         return OtherReaders(self.positions, membership_changed)

@@ -11,7 +11,7 @@ from typing import TypeAlias
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from mesh.records.spans import ClusterName, Span, UpstreamPartition
-from mesh.tasks import failed_in_thread
+from mesh.thread_tasks import failed_in_thread
 from mesh.upstream.engine import EngineEvent, Reread, RereadToken
 from mesh.upstream.events import EventChannel
 from mesh.upstream.librdkafka.message_runs import batches_of, offset_of, size_of
@@ -58,7 +58,7 @@ class ReaderThread(threading.Thread):
         while not self._stopping.is_set():
             try:
                 self._read_until_idle(self._spans.get())
-            except Exception as problem:  # noqa: BLE001 - the thread reads the next spans
+            except BaseException as problem:  # noqa: BLE001 - the thread reads the next spans
                 failed_in_thread(problem)
 
     def _read_until_idle(self, wanted: _Wanted | None) -> None:
@@ -71,7 +71,7 @@ class ReaderThread(threading.Thread):
                 _Reading(consumer, token, partition, span, self._channel, self._patience).read(self._stopping)
             except KafkaException as problem:
                 self._channel.put(Reread(partition, token, (), True, problem.args[0].str()))
-            except Exception as problem:  # noqa: BLE001 - reported to the pool, which tries again
+            except BaseException as problem:  # noqa: BLE001 - reported to the pool, which tries again
                 self._channel.put(Reread(partition, token, (), True, repr(problem)))
             try:
                 wanted = self._spans.get(timeout=IDLE)

@@ -13,6 +13,7 @@ from typing import Final, cast
 from mesh.security.client_properties import OAUTHBEARER, PLAIN, SCRAM
 from mesh.security.oauthbearer_client import ACKNOWLEDGED, first_message, reason_in
 from mesh.security.scram_client import ScramClient, ScramRefused
+from mesh.tasks import OwnedTask, TaskName, report
 from mesh.upstream.links.connection_settings import ConnectionSettings
 from mesh.upstream.links.logins import LoginOutcome
 from mesh.upstream.problems import UpstreamProblem
@@ -104,23 +105,25 @@ class RequestConnection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         try:
             response = self._wire.received(nbytes)
+            if response is not None:
+                future = self._waiting.pop(response.request, None)
+                if future is not None and not future.done():
+                    future.set_result(response)
+                self._close_if_done()
         except ProtocolError as problem:
             self.fail(str(problem))
-            return
-        if response is not None:
-            future = self._waiting.pop(response.request, None)
-            if future is not None and not future.done():
-                future.set_result(response)
-            self._close_if_done()
+        except BaseException as problem:  # noqa: BLE001 - uvloop would close the connection, and report nothing
+            self.fail(f"kafka-mesh failed: {problem!r}")
+            report(OwnedTask(TaskName.LINK), problem)
 
     def eof_received(self) -> bool:
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
         # With TLS 1.3 a broker refuses a certificate after the handshake, by an alert.
         reason = f"the connection was closed: {exc}" if exc else "the broker closed the connection"
         self.fail(reason, _problem_of(exc))
-        self._transport = None
 
     def _close_if_done(self) -> None:
         if self._is_retired and not self._waiting:

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final, Protocol, cast
 
+from mesh.tasks import OwnedTask, TaskName, report
 from mesh.upstream.links.chunks import Chunks
 from mesh.wire.messages import Buffer
 
@@ -26,6 +27,9 @@ class LegOwner(Protocol):
         """Notes whether the broker has stopped accepting data."""
 
     def leg_lost(self, reason: str) -> None: ...
+
+    def leg_failed(self, problem: BaseException) -> None:
+        """Takes an unforeseen exception in one of the other methods. It ends the client's connection."""
 
 
 class Leg(asyncio.BufferedProtocol):
@@ -80,31 +84,57 @@ class Leg(asyncio.BufferedProtocol):
         self._transport = cast("asyncio.Transport", transport)  # uvloop's does not inherit from asyncio.Transport
         if self._owner is None:
             self._transport.abort()
-        else:
-            self._owner.leg_opened()
+            return
+        owner = self._owner
+        try:
+            owner.leg_opened()
+        except BaseException as problem:  # noqa: BLE001 - see ClientConnection
+            self._failed(owner, problem)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._chunks.take()
 
     def buffer_updated(self, nbytes: int) -> None:
-        chunk = self._chunks.read(nbytes)
-        if self._owner is not None:
-            self._owner.leg_received(chunk)
+        owner = self._owner
+        try:
+            chunk = self._chunks.read(nbytes)
+            if owner is not None:
+                owner.leg_received(chunk)
+        except BaseException as problem:  # noqa: BLE001 - see ClientConnection
+            self._failed(owner, problem)
 
     def eof_received(self) -> bool:
         return False
 
     def pause_writing(self) -> None:
-        if self._owner is not None:
-            self._owner.leg_full(is_full=True)
+        self._full(is_full=True)
 
     def resume_writing(self) -> None:
-        if self._owner is not None:
-            self._owner.leg_full(is_full=False)
+        self._full(is_full=False)
 
     def connection_lost(self, exc: Exception | None) -> None:
         owner, self._owner, self._transport = self._owner, None, None
-        if self._lingering is not None:
-            self._lingering.cancel()
-        if owner is not None:
-            owner.leg_lost(f"the connection was closed: {exc}" if exc else "the broker closed the connection")
+        try:
+            if self._lingering is not None:
+                self._lingering.cancel()
+            if owner is not None:
+                owner.leg_lost(f"the connection was closed: {exc}" if exc else "the broker closed the connection")
+        except BaseException as problem:  # noqa: BLE001 - see ClientConnection
+            self._failed(owner, problem)
+
+    def _full(self, *, is_full: bool) -> None:
+        owner = self._owner
+        try:
+            if owner is not None:
+                owner.leg_full(is_full=is_full)
+        except BaseException as problem:  # noqa: BLE001 - see ClientConnection
+            self._failed(owner, problem)
+
+    def _failed(self, owner: LegOwner | None, problem: BaseException) -> None:
+        self._owner = None
+        if self._transport is not None:
+            self._transport.abort()
+        if owner is None:
+            report(OwnedTask(TaskName.LEG), problem)  # its client is gone
+        else:
+            owner.leg_failed(problem)

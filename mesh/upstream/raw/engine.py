@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from mesh.records.spans import CommitPosition, Span, TopicName, UpstreamPartition
-from mesh.tasks import endless, is_order
+from mesh.tasks import OwnedTask, TaskName, endless, is_order, report
 from mesh.upstream.engine import (
     Assigned,
     AssignedPartition,
@@ -88,7 +88,12 @@ class RawEngine:
             options, self._from_group, loop, self._cluster, OtherReaders(self._positions, self._joined)
         )
         self._commits = OwnCommits(
-            self._cluster, loop, self._committed, self._hand_over, self._group.pass_on_membership
+            self._cluster,
+            loop,
+            self._committed,
+            self._hand_over,
+            self._group.pass_on_membership,
+            lambda: self._fail(RuntimeError("a commit ended unexpectedly")),
         )
         self._fetching.recreated = lambda source: self._group.note_recreated(source)
 
@@ -160,7 +165,7 @@ class RawEngine:
         except BaseException as problem:
             if is_order(problem):
                 raise
-            self._report(EngineFailed(repr(problem), "".join(traceback.format_exception(problem))))
+            self._fail(problem)
 
     # Events of librdkafka's side
 
@@ -307,8 +312,14 @@ class RawEngine:
             return
         try:
             self._deliver(event)
-        except Exception as problem:  # noqa: BLE001 - a bug in the receiver; reading continues
-            self._loop.call_exception_handler({"message": "an engine's event was not taken", "exception": problem})
+        except BaseException as problem:  # noqa: BLE001 - a bug in the receiver
+            if isinstance(event, EngineFailed):
+                report(OwnedTask(TaskName.ENGINE, cluster=self._cluster.name), problem)
+            else:  # another engine is made, since the event may be lost
+                self._fail(problem)
+
+    def _fail(self, problem: BaseException) -> None:
+        self._report(EngineFailed(repr(problem), "".join(traceback.format_exception(problem))))
 
     def _delegate(self, reading: Reading) -> None:
         """Leaves a partition of an old record format to librdkafka."""

@@ -20,6 +20,7 @@ from functools import partial
 from typing import Final
 
 from mesh.records.spans import CommitPosition, UpstreamPartition
+from mesh.tasks import OwnedTask, TaskName, guarded, report
 from mesh.upstream.engine import Committed, CommitToken
 from mesh.upstream.groups.coordinators import NoCoordinator, link_to_coordinator
 from mesh.upstream.links.connection import BrokerLink
@@ -55,7 +56,8 @@ class _Commit:
 
 class OwnCommits:
     """The commits of one group on one cluster. report: called when a commit is stored completely. hand_over: lets
-    librdkafka make a commit, and report it. request_membership: has `joined` called again."""
+    librdkafka make a commit, and report it. request_membership: has `joined` called again. fail: called after an
+    unforeseen exception, which may have lost a commit."""
 
     def __init__(
         self,
@@ -64,7 +66,10 @@ class OwnCommits:
         report: Callable[[Committed], None],
         hand_over: Callable[[CommitToken, Positions], None],
         request_membership: Callable[[], None],
+        fail: Callable[[], None] = lambda: None,
     ) -> None:
+        self._task: Final = OwnedTask(TaskName.ENGINE, cluster=nodes.name)
+        self._fail = fail
         self._nodes = nodes
         self._loop = loop
         self._report = report
@@ -110,9 +115,9 @@ class OwnCommits:
 
     def _begin(self, commit: _Commit, membership: GroupMembership) -> None:
         self._is_stale = False
-        patience = self._loop.call_later(PATIENCE, self._not_stored, commit)
+        patience = self._loop.call_later(PATIENCE, guarded(self._task, self._not_stored, self._fail), commit)
         self._under_way = self._loop.create_task(self._send(membership, commit), name="own commit")
-        self._under_way.add_done_callback(partial(self._done, commit, patience))
+        self._under_way.add_done_callback(guarded(self._task, partial(self._done, commit, patience), self._fail))
 
     def _hand_over_commit(self, commit: _Commit) -> None:
         self._handed_over.add(commit.token)
@@ -136,7 +141,7 @@ class OwnCommits:
         if commit.is_handed_over or task.cancelled():
             return
         if (problem := task.exception()) is not None:
-            self._loop.call_exception_handler({"message": "a commit failed", "exception": problem})
+            report(self._task, problem)
             self._not_stored(commit)
         elif task.result():
             self._report(Committed(commit.token, dict.fromkeys(commit.positions, 0)))

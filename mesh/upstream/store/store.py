@@ -10,10 +10,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Final, Protocol
 
 from confluent_kafka import KafkaError, KafkaException
 
+from mesh.tasks import OwnedTask, TaskName
+from mesh.tasks import report as report_failure
 from mesh.upstream.events import EventChannel
 from mesh.upstream.store.documents import (
     Document,
@@ -76,7 +79,9 @@ class TopicStore:
         self._writes: dict[DocumentKey, set[_Write]] = {}
         self.problem = "the store has not been read yet"
         """The reason why the topic cannot be read now; "" if it can be."""
-        self._channel: EventChannel[StoreEvent] = EventChannel(self._loop, self._take)
+        self._channel: EventChannel[StoreEvent] = EventChannel(
+            self._loop, self._take, partial(report_failure, OwnedTask(TaskName.STORE, cluster=place.cluster))
+        )
         self._topic = StoreTopic(place, self._channel)
 
     def change_login(self, username: str, password: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
@@ -16,7 +17,8 @@ from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.cimpl import NewTopic
 
 from mesh.security.client_properties import TOKENS
-from mesh.tasks import failed_in_thread
+from mesh.tasks import OwnedTask, TaskName
+from mesh.thread_tasks import ThreadTask, failed_in_thread
 from mesh.upstream.events import EventChannel
 from mesh.upstream.librdkafka_log import LOG
 from mesh.upstream.librdkafka_properties import connection_properties
@@ -111,6 +113,7 @@ class StoreTopic:
         self._place = place
         self._properties = properties
         self._channel = channel
+        self._task = ThreadTask(OwnedTask(TaskName.STORE, cluster=place.cluster), asyncio.get_running_loop())
         self._stopping = threading.Event()
         self._next = 0
         """The next offset to read."""
@@ -151,6 +154,7 @@ class StoreTopic:
 
     def stop(self) -> None:
         """Stops the threads. May be called from any thread."""
+        self._task.ended()
         self._stopping.set()
 
     def join(self) -> None:
@@ -163,11 +167,12 @@ class StoreTopic:
         while not self._stopping.is_set():
             try:
                 self._renewed().poll(POLL)
+                self._task.works()
             except KafkaException as problem:
                 self._channel.put(ReadFailed(problem.args[0].str()))
                 self._stopping.wait(BACKOFF)
-            except Exception as problem:  # noqa: BLE001 - such as that of a callback; later documents are written
-                failed_in_thread(problem)
+            except BaseException as problem:  # noqa: BLE001 - such as that of a callback; later documents are written
+                self._task.failed(problem, BACKOFF)
                 self._stopping.wait(BACKOFF)
         if self._producer is not None:
             self._producer.flush(POLL)
@@ -189,7 +194,9 @@ class StoreTopic:
                 self._follow(_Policy(admin, self._place.topic))
             except KafkaException as problem:
                 self._channel.put(ReadFailed(problem.args[0].str()))
-            except Exception as problem:  # noqa: BLE001 - reported, and tried again
+            except BaseException as problem:  # noqa: BLE001 - reported, and tried again
+                if not isinstance(problem, ValueError):
+                    failed_in_thread(problem)
                 self._channel.put(ReadFailed(str(problem) or repr(problem)))
             self._stopping.wait(BACKOFF)
 

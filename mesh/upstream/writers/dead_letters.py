@@ -21,6 +21,8 @@ from confluent_kafka.cimpl import NewTopic
 from mesh.records.batch import CorruptBatch, RecordBatch, is_intact
 from mesh.records.decode import DecodedRecord, decode_records
 from mesh.records.spans import TopicName
+from mesh.tasks import OwnedTask, TaskName, guarded
+from mesh.thread_tasks import ThreadTask
 from mesh.upstream.librdkafka_properties import connection_properties
 from mesh.upstream.renewed import Renewed
 
@@ -62,11 +64,18 @@ class _Outcome:
 
 
 class DeadLetterWriter:
-    """The producer of dead letters on one cluster. create: create a missing topic; otherwise its letters fail."""
+    """The producer of dead letters on one cluster. create: create a missing topic; otherwise its letters fail. cluster:
+    the name of the cluster."""
 
     def __init__(
-        self, bootstrap_servers: str, properties: Mapping[str, Any], create: bool, loop: asyncio.AbstractEventLoop
+        self,
+        bootstrap_servers: str,
+        properties: Mapping[str, Any],
+        create: bool,
+        loop: asyncio.AbstractEventLoop,
+        cluster: str = "",
     ) -> None:
+        self._task = ThreadTask(OwnedTask(TaskName.DEAD_LETTERS, cluster=cluster), loop)
         self._properties = {**connection_properties(properties), "bootstrap.servers": bootstrap_servers}
         self._create = create
         self._loop = loop
@@ -84,6 +93,7 @@ class DeadLetterWriter:
 
     def close(self) -> None:
         """Closes the writer. Records that are not written are not settled, and will be delivered again."""
+        self._task.ended()
         self._letters.put(None)
 
     # The thread
@@ -97,7 +107,10 @@ class DeadLetterWriter:
                 return
             try:
                 self._write(*clients.get(), bundle)
-            except Exception as problem:  # noqa: BLE001 - reported to the pools, which try again
+                self._task.works()
+            except BaseException as problem:  # noqa: BLE001 - reported to the pools, which try again
+                if not isinstance(problem, KafkaException):
+                    self._task.failed(problem, 0.0)
                 for each in bundle:
                     self._report(each, _message_of(problem))
 
@@ -149,7 +162,7 @@ class DeadLetterWriter:
 
     def _report(self, letter: DeadLetter, error: str) -> None:
         with suppress(RuntimeError):  # the loop is closed
-            self._loop.call_soon_threadsafe(letter.ended, error)
+            self._loop.call_soon_threadsafe(guarded(self._task.task, letter.ended), error)
 
 
 def _make(admin: AdminClient, topics: Set[TopicName]) -> dict[TopicName, str]:
@@ -192,5 +205,5 @@ def _record(batch: RecordBatch) -> DecodedRecord:
     return next(record for record in decode_records(batch) if batch.first <= record.offset <= batch.last)
 
 
-def _message_of(problem: Exception) -> str:
+def _message_of(problem: BaseException) -> str:
     return problem.args[0].str() if isinstance(problem, KafkaException) else str(problem) or repr(problem)

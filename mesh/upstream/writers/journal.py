@@ -19,7 +19,8 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from mesh.journal.pages import Page
-from mesh.tasks import failed_in_thread
+from mesh.tasks import OwnedTask, TaskName, guarded
+from mesh.thread_tasks import ThreadTask, failed_in_thread
 from mesh.upstream.librdkafka_properties import connection_properties
 from mesh.upstream.renewed import Renewed
 
@@ -70,6 +71,7 @@ class JournalWriter:
         self._run = run
         self._report = report
         self._loop = loop
+        self._task = ThreadTask(OwnedTask(TaskName.JOURNAL), loop)
         self._producers = Renewed(
             "journal", self._properties, lambda: Producer({**self._properties, **_SETTINGS}), _finish
         )
@@ -108,12 +110,13 @@ class JournalWriter:
                 producer = producers.get()
                 self._find()
                 self._produce(producer, work)
+                self._task.works()
             except queue.Empty:
                 _poll(producers.current)
             except (KafkaException, BufferError, ValueError) as problem:
                 self._ended(work, _message_of(problem))
-            except Exception as problem:  # noqa: BLE001 - the thread writes the next pages
-                failed_in_thread(problem)
+            except BaseException as problem:  # noqa: BLE001 - the thread writes the next pages
+                self._task.failed(problem, 0.0)
                 self._ended(work, repr(problem))
         if producers.current is not None:
             producers.current.flush(LAST_FLUSH)
@@ -144,9 +147,9 @@ class JournalWriter:
         if work is None:
             return
         with suppress(RuntimeError):  # the loop is closed
-            self._loop.call_soon_threadsafe(work.ended, not error)
+            self._loop.call_soon_threadsafe(guarded(self._task.task, work.ended), not error)
             if error and not self._is_failing:
-                self._loop.call_soon_threadsafe(self._report, error)
+                self._loop.call_soon_threadsafe(guarded(self._task.task, self._report), error)
         self._is_failing = bool(error)
 
 

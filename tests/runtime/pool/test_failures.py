@@ -7,25 +7,36 @@ from collections.abc import Callable
 from typing import Any
 from unittest.mock import Mock
 
+import pytest
+
 from mesh.listener.requests import PendingRequest
 from mesh.pool.common.effects import ChangeGroupConfigs
 from mesh.pool.common.history import Redelivery
 from mesh.pool.common.ids import GroupId
 from mesh.pool.common.queries import DeleteGroups
 from mesh.pool.common.settings import PoolSettings
-from mesh.records.spans import ClusterName
+from mesh.records.spans import ClusterName, TopicName
 from mesh.runtime.pool.share_groups import ShareGroups
 from mesh.runtime.pool.tool_queries import ToolQueries
 from mesh.tasks import OwnedTask, TaskName, reporting
 from mesh.upstream.engine import EngineEvent, EngineFailed
+from mesh.wire.apis import ApiKey
 from tests.fake_time import in_fake_time
 from tests.pool.harness import EU, US
-from tests.runtime.pool.harness import Bench, FakeEngine
+from tests.runtime.pool.harness import Bench, FakeEngine, Peer
 from tests.runtime.pool.test_engines import consuming
 from tests.test_tasks import Reports
 from tests.upstream.store.memory import MemoryStore
 
-IN_POOLS = {TaskName.EFFECT, TaskName.ENGINE_CLOSE, TaskName.INTAKE, TaskName.SHARE_GROUP, TaskName.TOOL_QUERY}
+IN_POOLS = {
+    TaskName.EFFECT,
+    TaskName.ENGINE,
+    TaskName.ENGINE_CLOSE,
+    TaskName.INTAKE,
+    TaskName.SHARE_GROUP,
+    TaskName.STEP,
+    TaskName.TOOL_QUERY,
+}
 """The tasks of pools; test_engines.py has the closing of engines, test_intercepted_engine.py the intake."""
 
 
@@ -97,20 +108,9 @@ async def test_a_pool_that_ends_while_its_engine_cannot_be_made_is_not_tried_aga
     assert len(attempts) == tried
 
 
-class WithoutCommits(FakeEngine):
-    def commit(self, *_: object) -> None:
-        raise OSError(24, "Too many open files")
-
-
 @in_fake_time
 async def test_an_effect_that_fails_is_the_groups_and_not_the_clients() -> None:
     bench, reports = Bench(), Reports()
-
-    def create(group: GroupId, cluster: ClusterName, deliver: Callable[[EngineEvent], None]) -> FakeEngine:
-        bench.engines.append(WithoutCommits(group, cluster, deliver))
-        return bench.engines[-1]
-
-    bench.create = create
     peer = await consuming(bench)
     for engine in bench.engines:
         engine.assign()
@@ -118,7 +118,8 @@ async def test_an_effect_that_fails_is_the_groups_and_not_the_clients() -> None:
     positions = peer.positions()
     fetch = peer.fetch(positions)
     assert peer.answer(fetch).responses[0].partitions[0].records
-    with reporting(reports):
+    with reporting(reports), pytest.MonkeyPatch.context() as patched:
+        patched.setattr(bench.server.engines, "command", Mock(side_effect=OSError(24, "Too many open files")))
         peer.commit({0: positions[0] + 2})
         await asyncio.sleep(0.1)
     assert reports.failures
@@ -132,6 +133,38 @@ async def test_an_effect_that_fails_is_the_groups_and_not_the_clients() -> None:
     bench.engine(US).produce(2, first=0)
     await asyncio.sleep(0.2)
     assert not peer.transport.closed
+
+
+class CannotSubscribe(FakeEngine):
+    """The system starts no thread for it."""
+
+    def subscribe(self, topics: frozenset[TopicName]) -> None:
+        raise RuntimeError("can't start new thread")
+
+
+@in_fake_time
+async def test_an_engine_that_does_not_take_a_command_is_replaced() -> None:
+    bench, made = Bench(), list[FakeEngine]()
+    make = bench.create
+
+    def create(group: GroupId, cluster: ClusterName, deliver: Callable[[EngineEvent], None]) -> FakeEngine:
+        if cluster == EU and not made:
+            made.append(CannotSubscribe(group, cluster, deliver))
+            made[0].leaving.set()
+            return made[0]
+        return make(group, cluster, deliver)
+
+    bench.create = create
+    peer = await consuming(bench)
+    (described,) = bench.upstream_health.described()
+    assert (described["cluster"], described["reason"]) == (EU, repr(RuntimeError("can't start new thread")))
+    await asyncio.sleep(2)
+    assert bench.engine(EU).commands[0] == ("subscribe", frozenset(["orders"]))
+    assert not peer.transport.closed
+    fetch = peer.fetch({0: peer.positions()[0]}, max_wait=5_000)
+    bench.engine(EU).assign()
+    bench.engine(EU).produce(0, first=0)
+    assert peer.answer(fetch).responses[0].partitions[0].records
 
 
 @in_fake_time
@@ -179,3 +212,63 @@ async def test_a_share_group_that_cannot_be_kept_is_told_and_a_request_for_it_en
     assert [task for task, _, _ in reports.failures] == [OwnedTask(TaskName.SHARE_GROUP, "vc", group="billing")] * 2
     connection.client.abort.assert_called_once_with()
     assert not kept._working
+
+
+@in_fake_time
+async def test_a_step_that_fails_after_its_effects_closes_no_client() -> None:
+    """The client whose bytes caused the step has no part in what other connections or the timer do."""
+    bench, reports = Bench(), Reports()
+    peer = await consuming(bench)
+    core = bench.server.core
+    with reporting(reports), pytest.MonkeyPatch.context() as patched:
+        patched.setattr(core, "next_deadline", Mock(side_effect=OSError(24, "Too many open files")))
+        assert peer.answer(peer.heartbeat()).error_code == 0
+    assert {task for task, _, _ in reports.failures} == {OwnedTask(TaskName.STEP, "vc")}
+    assert not peer.transport.closed
+    assert peer.answer(peer.heartbeat()).error_code == 0
+
+
+@in_fake_time
+async def test_a_connection_that_fails_in_its_turn_is_closed_and_others_have_theirs() -> None:
+    bench, reports = Bench(), Reports()
+    one, other = await consuming(bench), Peer(bench.server)
+    with reporting(reports):
+        one.protocol._requests.answer_early = Mock(side_effect=KeyError("relay"))  # type: ignore[method-assign]
+        fetch = one.fetch(one.positions(), max_wait=60_000)
+        one.protocol.handle_next()
+        one.heartbeat()
+        assert other.ask(ApiKey.API_VERSIONS, 0).api_keys
+        await asyncio.sleep(0.1)
+    assert {task for task, _, _ in reports.failures} == {OwnedTask(TaskName.CONNECTION, "vc")}
+    assert (one.transport.closed, other.transport.closed) == (True, False)
+    assert one.answer(fetch) is None
+
+
+@in_fake_time
+async def test_a_timer_that_fails_goes_on_after_a_rest() -> None:
+    bench, reports = Bench(), Reports()
+    peer = await consuming(bench)
+    fetch = peer.fetch(peer.positions(), max_wait=500)
+    tick = bench.server.core.tick
+    bench.server.core.tick = Mock(side_effect=[KeyError("relay"), KeyError("relay")])  # type: ignore[method-assign]
+    with reporting(reports):
+        await asyncio.sleep(1.8)
+        assert [task for task, _, _ in reports.failures] == [OwnedTask(TaskName.STEP, "vc")] * 2
+        bench.server.core.tick = tick  # type: ignore[method-assign]
+        assert peer.answer(fetch) is None
+        await asyncio.sleep(1)
+    assert peer.answer(fetch) is not None
+
+
+@in_fake_time
+async def test_a_failure_while_an_engine_is_replaced_is_reported_and_the_next_attempt_follows() -> None:
+    bench, reports = Bench(), Reports()
+    bench.create = Mock(side_effect=OSError(24, "Too many open files"))
+    with reporting(reports):
+        bench.server.engines._listener.happened = Mock(side_effect=KeyError("relay"))  # type: ignore[method-assign]
+        await consuming(bench)
+        await asyncio.sleep(4)
+    assert {task for task, _, _ in reports.failures} == {
+        OwnedTask(TaskName.ENGINE, group="shop", cluster=cluster) for cluster in (EU, US)
+    }
+    assert bench.create.call_count == 2 * 3, "after 0, 1 and 3 seconds"

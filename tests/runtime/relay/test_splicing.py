@@ -7,7 +7,7 @@ import errno
 import os
 import random
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -205,6 +205,9 @@ class Owner:
 
     def splice_ended(self) -> None:
         self.ends.append("ended")
+
+    def guarded(self, call: Callable[[], None]) -> Callable[[], None]:
+        return call
 
     def source_lost(self, problem: OSError) -> None:
         self.ends.append("source")

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import threading
 from functools import partial
+from unittest.mock import Mock
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from mesh.records.runs import singles
 from mesh.records.spans import CommitPosition, Span
+from mesh.tasks import OwnedTask, TaskName, reporting
 from mesh.upstream.catalog import CatalogEvent, CatalogUnreachable, CatalogUpdate, TopicCatalog
 from mesh.upstream.engine import (
     Committed,
@@ -24,6 +26,8 @@ from mesh.upstream.engine import (
 )
 from mesh.upstream.problems import UpstreamProblem
 from tests.integration.kafka import KafkaCluster
+from tests.planted import each_planted
+from tests.test_tasks import Reports
 from tests.upstream import harness
 from tests.upstream.harness import CLUSTER, ENGINE, RunningEngine, new_name, produce, run, source
 
@@ -248,24 +252,57 @@ def test_a_bug_is_told_once_and_the_engine_does_nothing_any_more(
     run(test)
 
 
-def test_the_look_at_topics_goes_on_after_a_bug(mock_cluster: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@each_planted()
+def test_the_look_at_topics_goes_on_after_a_bug(
+    mock_cluster: str, monkeypatch: pytest.MonkeyPatch, problem: BaseException
+) -> None:
     topic = new_name("topic")
     produce(mock_cluster, topic, 1)
 
     async def test() -> None:
         events: asyncio.Queue[CatalogEvent] = asyncio.Queue()
-        with monkeypatch.context() as patch:
-            patch.setattr(TopicCatalog, "_topics", lambda *_: 1 // 0)
-            catalog = TopicCatalog(CLUSTER, mock_cluster, {}, 600, events.put_nowait, asyncio.get_running_loop())
+        reports, task = Reports(), OwnedTask(TaskName.CATALOG, cluster=CLUSTER)
+        with reporting(reports):
+            with monkeypatch.context() as patch:
+                patch.setattr(TopicCatalog, "_topics", Mock(side_effect=problem))
+                catalog = TopicCatalog(CLUSTER, mock_cluster, {}, 1, events.put_nowait, asyncio.get_running_loop())
+                async with asyncio.timeout(30):
+                    failed = await events.get()
+                assert isinstance(failed, CatalogUnreachable)
+                assert (failed.problem, type(problem).__name__ in failed.reason) == (UpstreamProblem.UNREACHABLE, True)
             async with asyncio.timeout(30):
-                failed = await events.get()
-            assert isinstance(failed, CatalogUnreachable)
-            assert (failed.problem, "ZeroDivisionError" in failed.reason) == (UpstreamProblem.ENGINE_FAILED, True)
-        async with asyncio.timeout(30):
-            update = await events.get()
+                update = await events.get()
+                while not reports.working:  # noqa: ASYNC110 - a list has no event
+                    await asyncio.sleep(0.01)
         assert isinstance(update, CatalogUpdate)
         assert source(topic).topic in update.topics
+        assert {each for each, _, _ in reports.failures} == {task}
+        assert reports.working == [task]
         catalog.close()
+
+    run(test)
+
+
+def test_topics_that_were_not_taken_are_reported_again(mock_cluster: str) -> None:
+    topic = new_name("topic")
+    produce(mock_cluster, topic, 1)
+
+    async def test() -> None:
+        events, left = asyncio.Queue[CatalogEvent](), [KeyError("relay"), OSError(24, "Too many open files")]
+
+        def take(event: CatalogEvent) -> None:
+            if left:
+                raise left.pop()
+            events.put_nowait(event)
+
+        reports = Reports()
+        with reporting(reports):
+            catalog = TopicCatalog(CLUSTER, mock_cluster, {}, 1, take, asyncio.get_running_loop())
+            async with asyncio.timeout(30):
+                update = await events.get()
+            catalog.close()
+        assert isinstance(update, CatalogUpdate)
+        assert [task for task, _, _ in reports.failures] == [OwnedTask(TaskName.CATALOG, cluster=CLUSTER)] * 2
 
     run(test)
 

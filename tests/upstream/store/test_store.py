@@ -154,7 +154,8 @@ def test_a_callback_that_raises_ends_no_thread(mock_cluster: str) -> None:
                 assert await asyncio.to_thread(raised.wait, TIMEOUT)
                 assert await store.put(EPOCHS, "front", "g", {"stored": 2}) == {"stored": 1}
         assert [(task.name, repr(each)) for task, each, _ in reports.failures] == [
-            (TaskName.THREAD, "KeyError('relay')")
+            (TaskName.STORE, "KeyError('relay')")
         ]
+        assert [task.name for task in reports.working] == [TaskName.STORE]
 
     run(test)

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
@@ -15,8 +16,11 @@ from confluent_kafka.cimpl import NewTopic
 from mesh.records.batch import RecordBatch
 from mesh.records.encode import encode_batch
 from mesh.records.spans import TopicName
+from mesh.tasks import OwnedTask, TaskName, reporting
 from mesh.upstream.writers import dead_letters
 from mesh.upstream.writers.dead_letters import DeadLetter, DeadLetterWriter
+from tests.planted import each_planted
+from tests.test_tasks import Reports
 from tests.upstream.harness import TIMEOUT, new_name, run
 
 ABOUT = {"offset": "7", "member": "größer"}
@@ -209,5 +213,27 @@ def test_missing_topics_are_created(mock_cluster: str, monkeypatch: pytest.Monke
         assert cluster.created == [[made], [taken], [refused]]
         assert read_one(mock_cluster, taken).key() == b"key"
         writer.close()
+
+    run(test)
+
+
+@each_planted()
+def test_an_exception_that_nobody_has_foreseen_is_told_with_its_cluster(
+    mock_cluster: str, problem: BaseException
+) -> None:
+    async def test() -> None:
+        topic, reports = new_name("dead"), Reports()
+        Producer({"bootstrap.servers": mock_cluster}).list_topics(topic, timeout=TIMEOUT)  # creates it
+        with reporting(reports):
+            writer = DeadLetterWriter(mock_cluster, {}, False, asyncio.get_running_loop(), "eu")
+            produce = writer._write
+            writer._write = Mock(side_effect=problem)  # type: ignore[method-assign]
+            assert await write(writer, topic) == (str(problem) or repr(problem))
+            writer._write = produce  # type: ignore[method-assign]
+            assert await write(writer, topic) == ""
+            writer.close()
+            await asyncio.sleep(0)
+        task = OwnedTask(TaskName.DEAD_LETTERS, cluster="eu")
+        assert [(each, rest) for each, _, rest in reports.failures] == [(task, 0.0)]
 
     run(test)

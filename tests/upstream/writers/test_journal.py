@@ -10,8 +10,9 @@ from unittest.mock import Mock
 from confluent_kafka import Producer
 
 from mesh.journal.pages import Page, decode
-from mesh.tasks import TaskName, reporting
+from mesh.tasks import OwnedTask, TaskName, reporting
 from mesh.upstream.writers.journal import JournalWriter
+from tests.planted import each_planted
 from tests.test_tasks import Reports
 from tests.upstream.harness import TIMEOUT, new_name, run
 from tests.upstream.writers.test_dead_letters import read_one
@@ -81,21 +82,23 @@ def test_properties_that_librdkafka_refuses_are_told() -> None:
     run(test)
 
 
-def test_an_exception_that_nobody_has_foreseen_costs_one_page(mock_cluster: str) -> None:
+@each_planted()
+def test_an_exception_that_nobody_has_foreseen_costs_one_page(mock_cluster: str, problem: BaseException) -> None:
     async def test() -> None:
         topic, told, reports = new_name("journal"), list[str](), Reports()
         Producer({"bootstrap.servers": mock_cluster}).list_topics(topic, timeout=TIMEOUT)  # creates it
         with reporting(reports):
             writer = writer_of(mock_cluster, topic, told)
             produce = writer._produce
-            writer._produce = Mock(side_effect=KeyError("relay"))  # type: ignore[method-assign]
+            writer._produce = Mock(side_effect=problem)  # type: ignore[method-assign]
             assert not await write(writer)
             writer._produce = produce  # type: ignore[method-assign]
             assert await write(writer)
             await writer.close()
-        assert told == ["KeyError('relay')"]
-        ((task, problem, _),) = reports.failures
-        assert (task.name, repr(problem)) == (TaskName.THREAD, "KeyError('relay')")
+        is_foreseen = isinstance(problem, ValueError)
+        assert told == [str(problem) if is_foreseen else repr(problem)]
+        assert reports.failures == ([] if is_foreseen else [(OwnedTask(TaskName.JOURNAL), problem, 0.0)])
+        assert reports.working == ([] if is_foreseen else [OwnedTask(TaskName.JOURNAL)])
 
     run(test)
 

@@ -35,7 +35,7 @@ from mesh.runtime.entity_router.moves.copier import Copier
 from mesh.runtime.entity_router.moves.gate import WriteGate
 from mesh.runtime.entity_router.moves.group_offsets import GroupCarrier
 from mesh.runtime.entity_router.moves.side import SideMissing, SideRefused, SideUnavailable, TopicSide
-from mesh.tasks import OwnedTask, TaskName, begin, is_order
+from mesh.tasks import OwnedTask, TaskName, begin, guarded, is_order
 from mesh.telemetry.logs import get_logger
 from mesh.upstream.store.documents import DocumentKind, StoreError
 from mesh.upstream.store.store import Store
@@ -238,7 +238,8 @@ class Mover:
         self._held_at = self._now()
         source = self._both()[0]
         self._services.gate.hold(self.move.topic, (self.move.id,))
-        self._too_long = asyncio.get_running_loop().call_later(self._services.hold, self._held_too_long)
+        held_too_long = guarded(OwnedTask(TaskName.MOVE, self._services.virtual_cluster), self._held_too_long)
+        self._too_long = asyncio.get_running_loop().call_later(self._services.hold, held_too_long)
         self._cut = self._begin(self._drain(source))
 
     def _held_too_long(self) -> None:
