@@ -15,6 +15,7 @@ from mesh.app.from_config import properties_of
 from mesh.config.mistakes import ConfigurationError, Mistake
 from mesh.config.model import Cluster, Config
 from mesh.records.spans import ClusterName
+from mesh.security.client_properties import TOKENS
 from mesh.upstream.engine import EngineOptions
 from mesh.upstream.engine_choice import EngineChoice, choose
 from mesh.upstream.librdkafka_properties import connection_properties, consumer_properties
@@ -64,8 +65,8 @@ def prepare_clusters(
 
 def _refusal(cluster: Cluster) -> str:
     """Returns why librdkafka refuses the properties; "" if it takes them. Its clients are thrown away, and connect to
-    nothing: they have no bootstrap servers."""
-    properties = properties_of(cluster)
+    nothing: they have no bootstrap servers. They have no source of tokens either, since they would wait for one."""
+    properties = {name: value for name, value in properties_of(cluster).items() if name != TOKENS}
     options = EngineOptions(
         cluster.name, "", properties, "kafka-mesh-check", None, "earliest", "read_committed", _BUFFER
     )
