@@ -27,7 +27,7 @@ from mesh.admin.records import RecordApi
 from mesh.admin.replays import ReplayApi
 from mesh.admin.topologies import TopologyApi
 from mesh.app import renewing
-from mesh.app.clusters import UpstreamClusters, settings_for
+from mesh.app.clusters import UpstreamClusters
 from mesh.app.exporting import Exporting
 from mesh.app.from_config import properties_of
 from mesh.app.peers import Peers
@@ -172,8 +172,9 @@ class Application:
         elif config.admin is not None:
             await self._serve_admin(tasks, config.admin)
         linked = frozenset().union(*(linked_clusters(each, config.routers) for each in config.virtual_clusters))
-        self._clusters.keep_settings(settings_for(config, linked))
-        prepared = await virtual_clusters.prepare(config, [each.name for each in config.virtual_clusters])
+        self._clusters.begin(await self._clusters.prepare(config, [each.name for each in config.clusters], linked))
+        names = [each.name for each in config.virtual_clusters]
+        prepared = await virtual_clusters.prepare(config, names, await virtual_clusters.make_parts(config, names))
         virtual_clusters.take_over(prepared)
         tasks.keep(OwnedTask(TaskName.LOOP_LAG), partial(loop_lag.measure_loop_lag, self._metrics))
         if self._exporting.sends_metrics:
@@ -181,10 +182,7 @@ class Application:
         tasks.keep(OwnedTask(TaskName.REMINDERS), self._upstream_health.keep_reminding)
         if self._peers is not None:
             tasks.keep(OwnedTask(TaskName.PEERS), self._peers.keep_asking)
-        running = [
-            virtual_clusters.build(each, prepared.setups[each.name], self._clusters, tasks)
-            for each in config.virtual_clusters
-        ]
+        running = [virtual_clusters.build(each, prepared, self._clusters, tasks) for each in config.virtual_clusters]
         tasks.keep(
             OwnedTask(TaskName.WATCHED_FILES), partial(watch, virtual_clusters.watched, virtual_clusters.file_failed)
         )

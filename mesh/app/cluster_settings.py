@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -18,6 +18,15 @@ from mesh.upstream.links.connection_settings import ConnectionSettings
 from mesh.upstream.links.handshake import CLOSED, Unreachable, connect
 from mesh.upstream.links.logins import Address, LoginRefusal, LoginWatch
 from mesh.upstream.problems import UpstreamProblem
+
+
+@dataclass(frozen=True, slots=True)
+class ReadSettings:
+    """The settings of connections to one cluster, with the files of its properties, as they were just read. settings:
+    None if only librdkafka connects to it. files: None if there are none."""
+
+    settings: ConnectionSettings | None
+    files: Watched[Any] | None = None
 
 
 class ClusterSettings:
@@ -42,20 +51,34 @@ class ClusterSettings:
     def __getitem__(self, name: ClusterName) -> ConnectionSettings:
         return self._settings[name]
 
-    def keep(self, settings: Mapping[ClusterName, ConnectionSettings]) -> None:
+    def read(
+        self, name: ClusterName, settings: ConnectionSettings | None, properties: Mapping[str, Any]
+    ) -> ReadSettings:
+        """Reads the files of a cluster once, so that only later changes count as changes. It changes nothing, and may
+        run in a thread. settings: None if only librdkafka connects to the cluster."""
+        changed = partial(self._changed, name)
+        tls = settings.tls if settings is not None else None
+        files = watched_by_links(name, tls, changed) if tls is not None and tls.files else None
+        if settings is None:
+            files = watched_by_librdkafka(name, properties, changed)
+        if files is not None:
+            with suppress(OSError, ValueError):  # the next check reads them again
+                files.first()
+        return ReadSettings(settings, files)
+
+    def keep(self, read: Mapping[ClusterName, ReadSettings]) -> None:
         """Keeps settings that were just read. If the TLS properties of a cluster are the same as before, all its
         connections get the new context. If only the user name or the password has changed, they get those, too."""
-        for name, each in settings.items():
+        for name, each in read.items():
             before = self._settings.get(name)
-            kept = self._keep_tls(name, each, before.tls if before is not None else None)
-            if kept == before:
+            if each.settings is None:
+                self._watch(name, each.files)
+                continue
+            kept = self._keep_tls(name, each.settings, each.files, before.tls if before is not None else None)
+            if before is not None and kept == before:
                 before.login.take(kept.login)
             else:
                 self._watch_logins(name, kept)
-
-    def watch_files(self, name: ClusterName, properties: Mapping[str, Any]) -> None:
-        """Watches the files of a cluster to which only librdkafka connects."""
-        self._watch(name, watched_by_librdkafka(name, properties, partial(self._changed, name)))
 
     def explained(self, name: ClusterName, problem: UpstreamProblem, reason: str) -> str:
         """Returns the reason of a problem with a cluster. Brokers do not say that a certificate has ended, only that
@@ -81,25 +104,23 @@ class ClusterSettings:
         if (logins := self._logins.pop(name, None)) is not None:
             logins.close()
 
-    def _keep_tls(self, name: ClusterName, new: ConnectionSettings, known: ClientTls | None) -> ConnectionSettings:
+    def _keep_tls(
+        self, name: ClusterName, new: ConnectionSettings, files: Watched[Any] | None, known: ClientTls | None
+    ) -> ConnectionSettings:
         tls = new.tls
         if tls is not None and known is not None and known.is_like(tls):
             known.take(tls.context)
             return replace(new, tls=known)
-        has_files = tls is not None and tls.files
-        self._watch(name, watched_by_links(name, tls, partial(self._changed, name)) if tls and has_files else None)
+        self._watch(name, files)
         return new
 
     def _watch(self, name: ClusterName, files: Watched[Any] | None) -> None:
         """Watches files of a cluster in the place of earlier ones."""
         if (before := self._files.pop(name, None)) is not None:
             self._watched.remove(before)
-        if files is None:
-            return
-        self._files[name] = files
-        with suppress(OSError, ValueError):  # the next check reads them again
-            files.first()
-        self._watched.append(files)
+        if files is not None:
+            self._files[name] = files
+            self._watched.append(files)
 
     def _watch_logins(self, name: ClusterName, settings: ConnectionSettings) -> None:
         self._settings[name] = settings

@@ -8,10 +8,11 @@ from contextlib import ExitStack
 from typing import Any, Final
 
 import anyio
+from anyio.to_thread import run_sync
 
 from mesh.app.cluster_settings import ClusterSettings
 from mesh.app.from_config import properties_of, start_of
-from mesh.config.mistakes import ConfigurationError, Mistake
+from mesh.app.prepared_clusters import PreparedClusters, prepare_clusters
 from mesh.config.model import Cluster, Config
 from mesh.config.pool import NamedTopic, PoolConfig
 from mesh.listener.watched_files import Watched
@@ -23,10 +24,10 @@ from mesh.telemetry.problem_watch import found, not_reached
 from mesh.telemetry.upstream_health import UpstreamHealth
 from mesh.upstream.catalog import CatalogEvent, CatalogUnreachable, CatalogUpdate, TopicCatalog
 from mesh.upstream.engine import Engine, EngineEvent, EngineOptions
-from mesh.upstream.engine_choice import EngineChoice, choose, make_engine
+from mesh.upstream.engine_choice import EngineChoice, make_engine
 from mesh.upstream.librdkafka_properties import Properties
 from mesh.upstream.links.buffers import ReceiveBuffers
-from mesh.upstream.links.connection_settings import ConnectionSettings, connection_settings_or_reason
+from mesh.upstream.links.connection_settings import ConnectionSettings
 from mesh.upstream.links.logins import LoginRefusal
 from mesh.upstream.problems import UpstreamProblem
 from mesh.upstream.writers.dead_letters import DeadLetterWriter
@@ -58,8 +59,6 @@ class UpstreamClusters:
         self._by_name = _by_name(config)
         self._settings = ClusterSettings(watched, self._login_reported, lambda name: self.files_changed(name))
         self._engines: dict[ClusterName, EngineChoice] = {}
-        for name in self._by_name:
-            self._choose_engine(name)
         self._buffers = ReceiveBuffers(config.budget // 2)
         self._catalogs: dict[ClusterName, TopicCatalog] = {}
         self._answered: dict[ClusterName, asyncio.Event] = {}
@@ -72,24 +71,41 @@ class UpstreamClusters:
         self.addresses = {name: cluster.bootstrap_servers for name, cluster in self._by_name.items()}
         """The bootstrap servers of each cluster. It stays the same dictionary for the life of the process."""
 
+    async def prepare(
+        self, config: Config, connected: Collection[ClusterName], linked: Collection[ClusterName]
+    ) -> PreparedClusters:
+        """Does `prepare_clusters` in a thread."""
+        return await run_sync(prepare_clusters, config, connected, linked, self._settings)
+
+    def begin(self, prepared: PreparedClusters) -> None:
+        """Takes over all clusters at the start."""
+        self.take(prepared)
+        for name in self._by_name:
+            self._choose(name, prepared.choices[name])
+
     async def learn_topics(self) -> None:
         """Learns the topics of all clusters. Partitions of several clusters are numbered in the order of the
         configuration, not in that of the answers; a cluster that has not answered in time comes last."""
         for name in self._by_name:
             self._watch(name)
-        await self._until_answered(self._by_name)
+        await self.until_answered(self._by_name)
         self._is_silent = False
         for name in self._by_name:
             if name in self._known:
                 self._report(name, self._known[name])
         self.topics_known.set()
 
-    async def change(self, config: Config, reconnected: Iterable[ClusterName]) -> None:
-        """Connects to clusters as in a changed configuration. reconnected: clusters with changed connections. Returns
-        when these and new ones have answered, or the time for that is over."""
+    def take(self, prepared: PreparedClusters) -> None:
+        """Uses the settings of prepared clusters for connections that begin from now on."""
+        self._settings.keep(prepared.read)
+
+    def change(self, config: Config, prepared: PreparedClusters) -> list[ClusterName]:
+        """Connects to clusters as in a changed configuration: to those for which engines are prepared, and which have
+        changed connections or are new. Returns the names of these. If it is called again after a failure, it does the
+        rest."""
         before, self._config, self._by_name = self._by_name, config, _by_name(config)
         for name in before:
-            if name not in self._by_name or name in reconnected:
+            if name not in self._by_name or name in prepared.choices:
                 self._drop(name)
             if name not in self._by_name:
                 self._settings.drop(name)
@@ -99,10 +115,14 @@ class UpstreamClusters:
         self._buffers.limit = config.budget // 2
         added = [name for name in self._by_name if name not in self._catalogs]
         for name in added:
-            self._choose_engine(name)
+            self._choose(name, prepared.choices[name])
             self.addresses[name] = self._by_name[name].bootstrap_servers
             self._watch(name)
-        await self._until_answered(added)
+        return added
+
+    def unconnected(self, config: Config) -> set[ClusterName]:
+        """Returns the clusters of a configuration that are not connected to yet."""
+        return {ClusterName(cluster.name) for cluster in config.clusters} - self._catalogs.keys()
 
     def known(self) -> Mapping[ClusterName, Mapping[TopicName, int]]:
         """Returns the topics of all clusters that answered, in the order of the configuration."""
@@ -121,17 +141,12 @@ class UpstreamClusters:
             for name, each in clusters.items()
         }
 
-    def keep_settings(self, settings: Mapping[ClusterName, ConnectionSettings]) -> None:
-        """Keeps the settings of connections. settings: of the clusters to which new targets have the mesh's own
-        connections (`settings_for`)."""
-        self._settings.keep(settings)
-
     def settings_of(self, name: ClusterName) -> ConnectionSettings | None:
         """Returns the settings of the mesh's own connections to a cluster; None if its properties allow none."""
         return self._settings[name] if self._engines[name].settings is not None else None
 
     def cluster_with_settings(self, name: ClusterName) -> tuple[Cluster, ConnectionSettings]:
-        """Returns a cluster, and the settings of the mesh's own connections to it, as `keep_settings` has kept them."""
+        """Returns a cluster, and the settings of the mesh's own connections to it, as `take` has kept them."""
         return self._by_name[name], self._settings[name]
 
     @property
@@ -183,13 +198,8 @@ class UpstreamClusters:
             for writer in self._writers.values():
                 closing.callback(writer.close)
 
-    def _choose_engine(self, name: ClusterName) -> None:
-        cluster = self._by_name[name]
-        choice = self._engines[name] = choose(cluster.engine.value, properties_of(cluster))
-        if choice.settings is not None:
-            self._settings.keep({name: choice.settings})
-        else:
-            self._settings.watch_files(name, properties_of(cluster))
+    def _choose(self, name: ClusterName, choice: EngineChoice) -> None:
+        self._engines[name] = choice
         if choice.reason:
             log.warning("cluster read by librdkafka", cluster=name, reason=choice.reason)
 
@@ -205,7 +215,8 @@ class UpstreamClusters:
             loop,
         )
 
-    async def _until_answered(self, names: Iterable[ClusterName]) -> None:
+    async def until_answered(self, names: Iterable[ClusterName]) -> None:
+        """Waits until these clusters have answered, or the time for that is over."""
         with anyio.move_on_after(FIRST_ANSWERS):
             for name in names:
                 await self._answered[name].wait()
@@ -216,7 +227,8 @@ class UpstreamClusters:
                 )
 
     def _drop(self, name: ClusterName) -> None:
-        self._catalogs.pop(name).close()
+        if (catalog := self._catalogs.pop(name, None)) is not None:
+            catalog.close()
         for key in [key for key in self._writers if key[0] == name]:
             self._writers.pop(key).close()
         for kept in (self._answered, self._known, self._engines, self.addresses):
@@ -249,23 +261,6 @@ class UpstreamClusters:
         rules = [rule for pool in self._config.all_pools() for rule in pool.topics]
         sources = [source for rule in rules if isinstance(rule, NamedTopic) for source in rule.sources]
         return {TopicName(source.topic) for source in sources if source.cluster == cluster}
-
-
-def settings_for(config: Config, names: Collection[ClusterName]) -> dict[ClusterName, ConnectionSettings]:
-    """Returns the settings of the mesh's own connections to these clusters. Raises ConfigurationError if a file in
-    their properties is unusable; everything else in the configuration was checked."""
-    found: dict[ClusterName, ConnectionSettings] = {}
-    mistakes: list[Mistake] = []
-    for index, cluster in enumerate(config.clusters):
-        if cluster.name in names:
-            settings = connection_settings_or_reason(properties_of(cluster))
-            if isinstance(settings, str):
-                mistakes.append(Mistake(("clusters", index, "properties"), "", settings))
-            else:
-                found[cluster.name] = settings
-    if mistakes:
-        raise ConfigurationError(mistakes)
-    return found
 
 
 def _by_name(config: Config) -> dict[ClusterName, Cluster]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from mesh.app.clusters import UpstreamClusters
+from mesh.app.target_parts import TargetParts
 from mesh.config.interceptors import InterceptorConfig, InterceptorWorkersConfig
 from mesh.config.listeners import FIRST, ListenerName
 from mesh.config.mistakes import KeyPath
@@ -26,7 +27,8 @@ from mesh.upstream.store.store import Store
 @dataclass(frozen=True, slots=True)
 class Services:
     """The parts of the process that targets use. journal, store: None if the configuration has none. batch_every: as
-    in `PoolSettings`. routers, interceptors, interceptor_workers: those of the configuration."""
+    in `PoolSettings`. routers, interceptors, interceptor_workers: those of the configuration. parts: those of the
+    target."""
 
     clusters: UpstreamClusters
     memory: MemoryBudget
@@ -37,13 +39,16 @@ class Services:
     routers: Sequence[RouterConfig]
     interceptors: Sequence[InterceptorConfig]
     interceptor_workers: InterceptorWorkersConfig
+    parts: TargetParts
 
 
 class ChangedConfig(NamedTuple):
-    """A virtual cluster after a change of the configuration, with all routers of that configuration."""
+    """A virtual cluster after a change of the configuration, with all routers of that configuration, and with the parts
+    that it needs if it changes."""
 
     configured: VirtualClusterConfig
     routers: Sequence[RouterConfig]
+    parts: TargetParts
 
 
 class ConfiguredTarget(Protocol):

@@ -8,7 +8,7 @@ from mesh.app.configured_target import ChangedConfig, LinkedTarget, Services
 from mesh.app.from_config import clusters_of
 from mesh.app.pool_target import PoolTarget
 from mesh.app.request_router_target import request_router
-from mesh.app.router_making import Routers, graph_behind
+from mesh.app.router_making import graph_behind
 from mesh.app.unions import Unions
 from mesh.config.model import PoolTargetConfig, VirtualClusterConfig
 from mesh.config.pool import PoolConfig
@@ -36,7 +36,7 @@ class ConnectionRouterTarget(LinkedTarget):
         self._clusters = services.clusters
         self._graph = graph = graph_behind(services.routers, router.name)
         self._unions = Unions(configured, graph, listener, services)
-        self._routers = routers = Routers(graph, services.routers, configured.name)
+        self._routers = routers = services.parts.take_routers()
         self._choices = choices = Choices(graph, routers.by_connections)
         self.target = ConnectionRouterRuntime(listener, choices, self._unions.node_of, services.clusters.topics_known)
         self._pools: dict[RouteName, PoolTarget] = {}

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from mesh.app.configured_target import ChangedConfig, LinkedTarget, ListenAddress, Services
-from mesh.app.router_making import Routers, graph_behind
+from mesh.app.router_making import graph_behind
 from mesh.app.unions import Unions, ports_of
+from mesh.config.graphs import routers_behind
 from mesh.config.model import VirtualClusterConfig
 from mesh.config.routers import RouterConfig, RouterReference, RouterTargetConfig
 from mesh.config.values import Address
@@ -38,12 +39,11 @@ class EntityRouterTarget(LinkedTarget):
     def __init__(
         self, configured: VirtualClusterConfig, router: RouterReference, listener: Listener, services: Services
     ) -> None:
-        self._name = configured.name
-        self._configs = services.routers
+        self._configs, self._root = services.routers, router.name
         self._clusters = services.clusters
         self._graph = graph = graph_behind(services.routers, router.name)
         self._unions = Unions(configured, graph, listener, services)
-        self._routers = routers = Routers(graph, services.routers, configured.name)
+        self._routers = routers = services.parts.take_routers()
         union = Union(graph, routers.by_names)
         self.target = self._unions.make(union, router.request_timeout, routers.serves(graph.routers))
 
@@ -59,15 +59,14 @@ class EntityRouterTarget(LinkedTarget):
     def clusters_to_leave(
         self, wanted: ChangedConfig, reconnected: Collection[ClusterName]
     ) -> frozenset[ClusterName] | None:
-        graph = graph_behind(wanted.routers, _reference_of(wanted).name)
-        can_go_on = self._can_become(graph, wanted.routers)
-        return super().clusters_to_leave(wanted, reconnected) if can_go_on else None
+        return super().clusters_to_leave(wanted, reconnected) if self._can_become(wanted) else None
 
-    def _can_become(self, graph: Graph, routers: Sequence[RouterConfig]) -> bool:
+    def _can_become(self, wanted: ChangedConfig) -> bool:
         """Returns whether all connections may stay: every node keeps its id, and producers keep the source of their
         ids."""
-        if graph == self._graph and list(routers) == list(self._configs):
+        if self._is_same(wanted):
             return True
+        graph = graph_behind(wanted.routers, _reference_of(wanted).name)
         if any(router.decides is not Decides.NAMES for router in graph.routers.values()):
             return False
         moved = (graph.leaf(leaf.number) for leaf in self._graph.leaves)
@@ -75,24 +74,25 @@ class EntityRouterTarget(LinkedTarget):
             now is not None and now.cluster != was.cluster for was, now in zip(self._graph.leaves, moved, strict=True)
         ):
             return False
-        began = Routers(graph, routers, self._name)
-        try:
-            default = Union(graph, began.by_names).default
-        finally:
-            began.close()
-        return default == self.target.leaves.default.number
+        assert wanted.parts.routers is not None, "made for a router that changes"
+        return Union(graph, wanted.parts.routers.by_names).default == self.target.leaves.default.number
+
+    def _is_same(self, wanted: ChangedConfig) -> bool:
+        """Returns whether the routers stay as they are."""
+        root = _reference_of(wanted).name
+        return root == self._root and routers_behind(wanted.routers, root) == routers_behind(self._configs, root)
 
     def change(self, wanted: ChangedConfig, left: Iterable[ClusterName], grace: float) -> None:
         router = _reference_of(wanted)
-        if list(wanted.routers) != list(self._configs):
-            self._rearrange(graph_behind(wanted.routers, router.name), wanted.routers)
+        if not self._is_same(wanted):
+            self._rearrange(graph_behind(wanted.routers, router.name), wanted)
         self._unions.change(wanted.configured, router.request_timeout, self._clusters.interval)
 
-    def _rearrange(self, graph: Graph, configs: Sequence[RouterConfig]) -> None:
-        before, self._routers = self._routers, Routers(graph, configs, self._name)
-        self._graph, self._configs = graph, configs
+    def _rearrange(self, graph: Graph, wanted: ChangedConfig) -> None:
+        before, self._routers = self._routers, wanted.parts.take_routers()
+        self._graph, self._configs, self._root = graph, wanted.routers, _reference_of(wanted).name
         names = Union(graph, self._routers.by_names)
-        self._unions.rearrange(graph, configs, names, self._routers.serves(graph.routers))
+        self._unions.rearrange(graph, wanted, names, self._routers.serves(graph.routers))
         before.close()
 
     def close(self) -> None:

@@ -50,8 +50,7 @@ class ConfiguredInterceptors:
     """The interceptors of one virtual cluster, and of the routes of a graph. runner: None if there are none."""
 
     def __init__(self, configured: VirtualClusterConfig, services: Services, graph: Graph | None = None) -> None:
-        """graph: the graph behind the virtual cluster, if it leads to a router. Raises ConfigurationError for an
-        interceptor that cannot be made."""
+        """graph: the graph behind the virtual cluster, if it leads to a router."""
         by_name = {each.name: each for each in services.interceptors}
         self._by_name = by_name
         self._first = _configured(by_name, configured.interceptors)
@@ -149,15 +148,20 @@ async def _nobody_knows(_: Tree) -> Tree:
     return {"topics": []}
 
 
-def try_interceptors(
+def interceptors_of(
     configured: VirtualClusterConfig, interceptors: Sequence[InterceptorConfig], routers: Sequence[RouterConfig]
-) -> None:
-    """Raises ConfigurationError if an interceptor that sees the records of the virtual cluster cannot be made.
-    interceptors, routers: those of the configuration."""
-    names = interceptors_behind(configured, routers)
+) -> dict[InterceptorName, ChainStep]:
+    """Makes the interceptors that see the records of a virtual cluster. interceptors, routers: those of the
+    configuration. Raises ConfigurationError for one that cannot be made.
+
+    It also makes those that run in workers and are not used here, so that a mistake in their configuration shows at the
+    start.
+    """
+    names, steps = interceptors_behind(configured, routers), dict[InterceptorName, ChainStep]()
     for index, each in enumerate(interceptors):
         if each.name in names:
-            _step(each, index)
+            steps |= _step(each, index)
+    return steps
 
 
 def intercepts_fetch(
@@ -208,19 +212,15 @@ def _one(each: InterceptorConfig) -> ConfiguredInterceptor:
 
 
 def _runner(virtual_cluster: str, named: Sequence[InterceptorConfig], services: Services) -> InterceptorRunner | None:
-    """Makes the interceptors; None if there are none. Raises ConfigurationError for one that cannot be made."""
+    """Makes the runner of the interceptors; None if there are none."""
     if not named:
         return None
-    # An interceptor that runs in workers is not used here. Its instance is made nevertheless, so that a mistake in its
-    # configuration shows at the start.
-    steps = dict[InterceptorName, ChainStep]()
-    for each in named:
-        steps |= _step(each, list(services.interceptors).index(each))
     workers = None
     if any(not is_inline(each) for each in named):
         settings = services.interceptor_workers
         made = WorkerSettings(settings.count, settings.memory, settings.tasks, [_sent(each) for each in named])
         workers = Workers(virtual_cluster, made)
+    steps = {each.name: services.parts.steps[each.name] for each in named}
     return InterceptorRunner(virtual_cluster, steps, workers, time.monotonic)
 
 

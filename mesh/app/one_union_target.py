@@ -6,8 +6,9 @@ from collections.abc import Collection, Iterable, Iterator
 
 from mesh.app.configured_target import ChangedConfig, LinkedTarget, Services
 from mesh.app.one_node_target import shown_of
-from mesh.app.router_making import Routers, graph_behind
+from mesh.app.router_making import graph_behind
 from mesh.app.unions import Unions
+from mesh.config.graphs import routers_behind
 from mesh.config.listeners import FIRST
 from mesh.config.model import VirtualClusterConfig
 from mesh.config.routers import RouterReference, RouterTargetConfig
@@ -27,10 +28,10 @@ class OneUnionTarget(LinkedTarget):
         self, configured: VirtualClusterConfig, router: RouterReference, listener: Listener, services: Services
     ) -> None:
         self._clusters = services.clusters
-        self._configs = services.routers
+        self._configs, self._root = services.routers, router.name
         self._graph = graph = graph_behind(services.routers, router.name)
         self._unions = unions = Unions(configured, graph, listener, services)
-        self._routers = routers = Routers(graph, services.routers, configured.name)
+        self._routers = routers = services.parts.take_routers()
         serves = routers.serves(graph.routers)
         union = unions.make(Union(graph, routers.by_names), router.request_timeout, serves, lambda: ())
         shown = shown_of(configured)[FIRST]
@@ -47,7 +48,8 @@ class OneUnionTarget(LinkedTarget):
     def clusters_to_leave(
         self, wanted: ChangedConfig, reconnected: Collection[ClusterName]
     ) -> frozenset[ClusterName] | None:
-        is_same = list(wanted.routers) == list(self._configs)
+        root = self._root
+        is_same = routers_behind(wanted.routers, root) == routers_behind(self._configs, root)
         return super().clusters_to_leave(wanted, reconnected) if is_same else None
 
     def change(self, wanted: ChangedConfig, left: Iterable[ClusterName], grace: float) -> None:

@@ -1,19 +1,21 @@
 """Applies a changed configuration to the running process: as a whole, or not at all.
 
-First it reads and checks everything that may be wrong: the file, the files that it names, and new addresses. Whatever
-fails until then, nothing changes. Then it leaves removed and reconnected parts in order, as at a stop: members commit
-what they hold of them, and everything else continues. Then new parts start. If one of them cannot start all the same,
-the others do, and the next reload starts it again.
+First it prepares everything that may fail: it reads the file and the files that it names, derives keys, tries
+properties on librdkafka, lets code of users make its parts, binds addresses and takes descriptors. Whatever fails until
+then, nothing changes.
+
+Behind that point there is no way back. The process leaves removed and reconnected parts in order, as at a stop: members
+commit what they hold of them, and everything else continues. Then new parts start. If one of them cannot start all the
+same, the others do, and it starts again after a rest.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
@@ -22,24 +24,20 @@ from anyio.to_thread import run_sync
 
 from mesh.admin.access import AdminAccess
 from mesh.admin.leases import LeaseApi
-from mesh.app.clusters import UpstreamClusters, settings_for
+from mesh.app.clusters import UpstreamClusters
+from mesh.app.configured_target import ChangedConfig
+from mesh.app.prepared import Prepared, close_all
+from mesh.app.prepared_clusters import PreparedClusters
 from mesh.app.readiness import Readiness
+from mesh.app.reload_plan import Plan, may_need_parts, plan_of, reconnected
+from mesh.app.target_parts import TargetParts
 from mesh.app.targets import linked_clusters
-from mesh.app.virtual_clusters import Prepared, VirtualClusters, nowhere
-from mesh.config.changes import (
-    Change,
-    ClusterChanged,
-    VirtualClusterAdded,
-    VirtualClusterChanged,
-    VirtualClusterRemoved,
-    VirtualClusterRenewed,
-    compare,
-    fingerprint,
-    has_only_another_login,
-)
+from mesh.app.unchanged import UnchangedVirtualClusters
+from mesh.app.virtual_clusters import VirtualClusters, nowhere
+from mesh.config.changes import Change, compare, fingerprint
 from mesh.config.load import load
 from mesh.config.mistakes import ConfigurationError
-from mesh.config.model import Cluster, Config
+from mesh.config.model import Cluster, Config, PoolTargetConfig, VirtualClusterConfig
 from mesh.config.warnings import warnings_of
 from mesh.listener.admin_tls import AdminCertificate, AdminTls, admin_certificate
 from mesh.memory import MemoryBudget
@@ -48,7 +46,6 @@ from mesh.tasks import GuardedSteps, OwnedTask, TaskName, TaskReports, Tasks
 from mesh.telemetry.logs import configure_logs, get_logger
 from mesh.telemetry.metric_definitions import CONFIG_INFO, CONFIG_RELOAD_FAILED, CONFIG_RELOADED_SECONDS, MetricSample
 from mesh.telemetry.task_health import reason_of
-from mesh.upstream.links.connection_settings import ConnectionSettings
 
 log = get_logger(__name__)
 
@@ -81,58 +78,18 @@ class ReloadOutcome:
 
 
 @dataclass(frozen=True, slots=True)
-class _Plan:
-    """The parts of the process that a changed configuration concerns.
-
-    reconnected: clusters that get new connections. other_logins: those of them that have only another user name or
-    password. ended, begun: virtual clusters that stop, and those that start
-    afterwards; one that restarts is in both. left: the clusters that each of the other virtual clusters leaves, at
-    least for a while. changed: the changed keys of each virtual cluster whose clients stay connected.
-    """
-
-    reconnected: frozenset[ClusterName]
-    other_logins: frozenset[ClusterName]
-    ended: frozenset[str]
-    begun: frozenset[str]
-    left: Mapping[str, frozenset[ClusterName]]
-    changed: Mapping[str, tuple[str, ...]]
-
-    @property
-    def concerned(self) -> frozenset[str]:
-        """Returns the virtual clusters that are prepared, since they start or change."""
-        return self.begun | self.changed.keys()
-
-    @property
-    def touched(self) -> frozenset[str]:
-        """Returns the virtual clusters that start, change or leave a cluster."""
-        return self.concerned | {name for name, clusters in self.left.items() if clusters}
-
-
-@dataclass(frozen=True, slots=True)
 class _PreparedChange:
-    """A change that may be applied. loaded: the configuration in the file. certificate: that of the admin address, if
-    it has one."""
+    """A change that may be applied. warnings: those of the configuration. hash: its fingerprint. certificate: that of
+    the admin address, if it has one."""
 
-    loaded: Config
     config: Config
     changes: tuple[Change, ...]
-    plan: _Plan
-    settings: Mapping[ClusterName, ConnectionSettings]
+    warnings: tuple[str, ...]
+    hash: str
+    plan: Plan
+    clusters: PreparedClusters
     prepared: Prepared
     certificate: AdminCertificate | None
-
-
-@dataclass(frozen=True, slots=True)
-class _Incomplete:
-    """The failure of a reload at one virtual cluster. at: seconds on the clock."""
-
-    reason: str
-    at: float
-    since: datetime
-
-    @classmethod
-    def now(cls, problem: Exception) -> _Incomplete:
-        return cls(reason_of(problem), time.monotonic(), datetime.now(UTC))
 
 
 class Reconfiguring:
@@ -163,12 +120,15 @@ class Reconfiguring:
         self._clusters = clusters
         self._virtual_clusters = virtual_clusters
         self._reports = reports
-        self._incomplete: dict[str, _Incomplete] = {}
-        """The virtual clusters that could not be changed, by name."""
+        self._unchanged = UnchangedVirtualClusters(self._restart, reports)
+        self._problems: list[str] = []
+        """The failures of the last reload that concern no virtual cluster."""
         self._outcome = ReloadOutcome("started", time.time())
         self._since = self._outcome.at
         """The time at which the running configuration was read."""
         self._hash = fingerprint(config)
+        self._changes = 0
+        """The number of changes that are in progress, or wait for the one in progress."""
         self._lock = asyncio.Lock()
         self._scope: anyio.CancelScope | None = None
         self._tasks: Tasks | None = None
@@ -188,6 +148,7 @@ class Reconfiguring:
 
     async def end(self) -> None:
         """Ends changes when the process stops. A change in progress is cancelled where it is."""
+        self._unchanged.forget()
         if self._scope is not None:
             self._scope.cancel()
         async with self._lock:
@@ -205,7 +166,7 @@ class Reconfiguring:
     async def ask(self) -> tuple[int, dict[str, object]]:
         """Makes a change for a request, and answers when everything has changed. The change is completed even if the
         caller disconnects."""
-        if self._tasks is None or self._lock.locked():
+        if self._tasks is None or self._changes:
             return 409, {"problem": "the configuration is being changed already"}
         done = anyio.Event()
 
@@ -236,18 +197,7 @@ class Reconfiguring:
     def degraded(self) -> list[dict[str, object]]:
         """Returns the virtual clusters that the last reload could not change, in the form of
         `UpstreamHealth.described`."""
-        now = time.monotonic()
-        return [
-            {
-                "what": "virtual cluster not changed by the reload",
-                "virtual_cluster": name,
-                "reason": each.reason,
-                "since": each.since.isoformat(timespec="seconds"),
-                "seconds": round(now - each.at, 1),
-                "meanwhile": "it may not be served; the next reload starts it again; other virtual clusters are served",
-            }
-            for name, each in self._incomplete.items()
-        ]
+        return self._unchanged.described()
 
     def samples(self) -> Iterator[MetricSample]:
         """The samples for a scrape."""
@@ -259,19 +209,25 @@ class Reconfiguring:
 
     async def change(self) -> None:
         """Reads the file, and applies all of it or nothing."""
-        async with self._lock:
-            if self._tasks is None:
+        self._changes += 1
+        try:
+            async with self._lock:
+                if self._tasks is not None:
+                    await self._change(self._tasks)
+        finally:
+            self._changes -= 1
+
+    async def _change(self, tasks: Tasks) -> None:
+        with anyio.CancelScope() as self._scope:
+            try:
+                change = await self._prepare()
+            except Exception as problem:  # noqa: BLE001 - nothing has changed yet
+                self._refuse(problem)
                 return
-            with anyio.CancelScope() as self._scope:
-                try:
-                    prepared = await self._prepare()
-                except Exception as problem:  # noqa: BLE001 - nothing has changed yet
-                    self._refuse(problem)
-                    return
-            if self._scope.cancel_called:
-                self._outcome = ReloadOutcome("given up", time.time(), problems=_STOPPING)
-                return
-            await self._carry_out(prepared, self._tasks)
+        if self._scope.cancel_called:  # all sockets are closed when the process ends
+            self._outcome = ReloadOutcome("given up", time.time(), problems=_STOPPING)
+            return
+        await self._carry_out(change, tasks)
 
     def _refuse(self, problem: Exception) -> None:
         match problem:
@@ -292,102 +248,159 @@ class Reconfiguring:
         comparison = compare(self.config, config)
         if comparison.refused:
             raise ConfigurationError(comparison.refused)
+        warnings, hash = tuple(map(str, warnings_of(config))), fingerprint(loaded)
         certificate = await self._read_admin_certificate(config)
-        plan = self._plan(config, comparison.changes)
-        settings = settings_for(config, _newly_linked(self.config, config, plan))
-        prepared = await self._virtual_clusters.prepare(config, plan.concerned)
-        return _PreparedChange(loaded, config, comparison.changes, plan, settings, prepared, certificate)
+        missing = [*self._unchanged]
+        names = may_need_parts(config, comparison.changes, missing)
+        parts = await self._virtual_clusters.make_parts(config, names)
+        try:
+            plan = plan_of(self.config, config, comparison.changes, self._virtual_clusters, missing, parts)
+            connected = self._clusters.unconnected(config) | reconnected(comparison.changes)
+            clusters = await self._clusters.prepare(config, connected, plan.linked)
+            prepared = await self._virtual_clusters.prepare(config, plan.concerned, parts)
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                await close_all(parts)
+            raise
+        return _PreparedChange(config, comparison.changes, warnings, hash, plan, clusters, prepared, certificate)
 
     async def _carry_out(self, change: _PreparedChange, tasks: Tasks) -> None:
-        """Applies what was prepared. What fails all the same concerns one virtual cluster."""
-        loaded, config, changes, plan = change.loaded, change.config, change.changes, change.plan
-        self._virtual_clusters.take_over(change.prepared)
-        self._clusters.keep_settings(change.settings)
-        self._take_admin_certificate(change.certificate)
+        """Applies what was prepared: from here on there is no way back. What fails all the same concerns one virtual
+        cluster if possible, and the virtual clusters that failed start again after a rest."""
+        changes = change.changes
         self._outcome = ReloadOutcome("applying", time.time(), changes)
-        self._incomplete.clear()
+        self._unchanged.forget()
         with anyio.CancelScope() as self._scope:
-            try:
-                await self._apply(config, plan, change.prepared, tasks)
-            except Exception as problem:  # noqa: BLE001 - the process continues with what it could change
-                self._reports.failed(_RELOAD, problem, None)
-                self._incomplete |= {name: _Incomplete.now(problem) for name in sorted(plan.touched)}
-        self._virtual_clusters.release()
+            self._problems = []
+            await self._apply(change, tasks)
+        with self._shared_step(change.plan):
+            await self._virtual_clusters.release(change.prepared)
         if self._scope.cancel_called:
             self._outcome = ReloadOutcome("given up", time.time(), changes, _STOPPING)
             return
-        self._since, self._hash = time.time(), fingerprint(loaded)
-        problems = tuple(f"virtual cluster {name}: {each.reason}" for name, each in self._incomplete.items())
+        self._since, self._hash = time.time(), change.hash
+        problems = (*self._problems, *self._unchanged.problems())
         self._outcome = ReloadOutcome("applied", self._since, changes, problems)
-        log.info("configuration reloaded", changes=[str(change) for change in changes], hash=self._hash)
-        for warning in warnings_of(config):
-            log.warning("configuration warning", detail=str(warning))
+        log.info("configuration reloaded", changes=[str(each) for each in changes], hash=self._hash)
+        for warning in change.warnings:
+            log.warning("configuration warning", detail=warning)
+        self._unchanged.begin(tasks)
 
-    def _plan(self, config: Config, changes: tuple[Change, ...]) -> _Plan:
-        reconnected = frozenset(ClusterName(each.name) for each in changes if isinstance(each, ClusterChanged))
-        changed = {each.name: each.keys for each in changes if isinstance(each, VirtualClusterChanged)}
-        ended = {each.name for each in changes if isinstance(each, VirtualClusterRemoved | VirtualClusterRenewed)}
-        begun = {each.name for each in changes if isinstance(each, VirtualClusterAdded | VirtualClusterRenewed)}
-        left: dict[str, frozenset[ClusterName]] = {}
-        old, new = ({each.name: each for each in one.clusters} for one in (self.config, config))
-        other_logins = frozenset(name for name in reconnected if has_only_another_login(old[name], new[name]))
-        running = self._virtual_clusters.names()
-        for configured in config.virtual_clusters:
-            name = configured.name
-            if name in begun or name not in running or name in self._incomplete:
-                begun.add(name)
-                ended |= {name} & set(running)
-                continue
-            clusters = self._virtual_clusters.clusters_to_leave(configured, config.routers, reconnected, other_logins)
-            if clusters is None:
-                ended.add(name)
-                begun.add(name)
-            else:
-                left[name] = clusters
-        return _Plan(reconnected, other_logins, frozenset(ended), frozenset(begun), left, changed)
-
-    async def _apply(self, config: Config, plan: _Plan, prepared: Prepared, tasks: Tasks) -> None:
-        virtual_clusters = self._virtual_clusters
+    async def _apply(self, change: _PreparedChange, tasks: Tasks) -> None:
+        config, plan, prepared, virtual_clusters = change.config, change.plan, change.prepared, self._virtual_clusters
         before, self.config = self.config, config
+        with self._shared_step(plan):
+            virtual_clusters.take_over(prepared)
+            self._clusters.take(change.clusters)
+        with self._shared_step(plan):
+            self._take_admin_certificate(change.certificate)
+        await self._leave(plan)
+        with self._shared_step(plan):
+            self._change_process(before, config)
+        with self._shared_step(plan):
+            added = self._clusters.change(config, change.clusters)
+            # Other targets do not wait for clusters that are down.
+            others = [each for each in config.virtual_clusters if not isinstance(each.target, PoolTargetConfig)]
+            await self._begin(others, plan, prepared, tasks)
+            await self._clusters.until_answered(added)
+        with self._shared_step(plan):
+            for each in config.clusters:
+                if each.name in plan.other_logins:
+                    self.login_changed(each)
+        await self._change_in_place(config, plan, prepared, tasks)
+        pools = [each for each in config.virtual_clusters if isinstance(each.target, PoolTargetConfig)]
+        await self._begin(pools, plan, prepared, tasks)
+        with self._shared_step(plan):
+            virtual_clusters.rearrange(config)
+        with self._shared_step(plan):
+            await virtual_clusters.look_at_files()
+
+    async def _leave(self, plan: Plan) -> None:
+        """Stops virtual clusters, and leaves clusters, all at once. Members commit what they hold."""
+
+        async def stop() -> None:
+            with self._shared_step(plan):
+                await self._virtual_clusters.stop(sorted(plan.ended), self.grace, GuardedSteps(self._reports), nowhere)
+
+        async def leave(name: str, cluster: ClusterName) -> None:
+            with self._step(name):
+                await self._virtual_clusters.leave(name, cluster, self.grace)
+
         async with anyio.create_task_group() as leaving:
-            leaving.start_soon(
-                virtual_clusters.stop, sorted(plan.ended), self.grace, GuardedSteps(self._reports), nowhere
-            )
+            leaving.start_soon(stop)
             for name, clusters in plan.left.items():
                 for cluster in clusters:
-                    leaving.start_soon(virtual_clusters.leave, name, cluster, self.grace)
-        self._change_process(before, config)
-        await self._clusters.change(config, plan.reconnected)
-        for each in config.clusters:
-            if each.name in plan.other_logins:
-                self.login_changed(each)
-        left, changed = plan.left, plan.changed
+                    leaving.start_soon(leave, name, cluster)
+
+    async def _change_in_place(self, config: Config, plan: Plan, prepared: Prepared, tasks: Tasks) -> None:
         for configured in config.virtual_clusters:
             name = configured.name
-            if name in left and (left[name] or name in changed):
-                setup = prepared.setups[name] if _SECURITY.intersection(changed.get(name, ())) else None
-                with self._guarded(name):
-                    await virtual_clusters.change(configured, setup, left[name], self.grace, tasks)
-        for configured in config.virtual_clusters:
-            if configured.name in plan.begun:
-                with self._guarded(configured.name):
-                    setup = prepared.setups[configured.name]
-                    running = virtual_clusters.build(configured, setup, self._clusters, tasks)
-                    await virtual_clusters.serve(running, tasks)
-        virtual_clusters.rearrange(config)
-        await virtual_clusters.look_at_files()
+            is_changed = bool(plan.left.get(name)) or name in plan.changed
+            if name in plan.begun or not is_changed or name in self._unchanged:
+                continue
+            setup = prepared.setups[name] if _SECURITY.intersection(plan.changed.get(name, ())) else None
+            wanted = ChangedConfig(configured, config.routers, prepared.parts.get(name, TargetParts(name)))
+            with self._step(name):
+                await self._virtual_clusters.change(wanted, setup, plan.left[name], self.grace, tasks)
+
+    async def _begin(
+        self, configured: Iterable[VirtualClusterConfig], plan: Plan, prepared: Prepared, tasks: Tasks
+    ) -> None:
+        """Starts those of the virtual clusters that are to start."""
+        for each in configured:
+            if each.name in plan.begun and each.name not in self._unchanged:
+                with self._step(each.name):
+                    running = self._virtual_clusters.build(each, prepared, self._clusters, tasks)
+                    await self._virtual_clusters.serve(running, tasks)
+
+    async def _restart(self, name: str, is_meant: Callable[[], bool]) -> None:
+        """Starts a virtual cluster again with the configuration that runs. Raises an exception if that fails."""
+        async with self._lock:
+            if self._tasks is None or not is_meant():
+                return
+            with anyio.CancelScope() as self._scope:
+                await self._restart_now(name, self._tasks)
+
+    async def _restart_now(self, name: str, tasks: Tasks) -> None:
+        config, clusters, virtual_clusters = self.config, self._clusters, self._virtual_clusters
+        configured = next(each for each in config.virtual_clusters if each.name == name)
+        parts = await virtual_clusters.make_parts(config, [name])
+        try:
+            linked = linked_clusters(configured, config.routers)
+            ready = await clusters.prepare(config, clusters.unconnected(config), linked)
+            prepared = await virtual_clusters.prepare(config, [name], parts)
+            virtual_clusters.take_over(prepared)
+            clusters.take(ready)
+            running = {name} & set(virtual_clusters.names())
+            await virtual_clusters.stop(running, 0.0, GuardedSteps(self._reports), nowhere)
+            await clusters.until_answered(clusters.change(config, ready))
+            await virtual_clusters.serve(virtual_clusters.build(configured, prepared, clusters, tasks), tasks)
+            virtual_clusters.rearrange(config)
+            await virtual_clusters.release(prepared)
+        finally:
+            with anyio.CancelScope(shield=True):
+                await close_all(parts)
 
     @contextmanager
-    def _guarded(self, name: str) -> Iterator[None]:
+    def _step(self, name: str) -> Iterator[None]:
         """Keeps an exception at one virtual cluster from the others."""
         try:
             yield
         except Exception as problem:  # noqa: BLE001 - the other virtual clusters change all the same
-            self._failed(name, problem)
+            self._unchanged.add(name, problem)
 
-    def _failed(self, name: str, problem: Exception) -> None:
-        self._incomplete[name] = _Incomplete.now(problem)
-        self._reports.failed(OwnedTask(TaskName.RELOAD, name), problem, None)
+    @contextmanager
+    def _shared_step(self, plan: Plan) -> Iterator[None]:
+        """Keeps an exception in a step of the process from the next steps. All virtual clusters that are to change
+        start again."""
+        try:
+            yield
+        except Exception as problem:  # noqa: BLE001 - the process continues with what it can change
+            if not plan.touched:
+                self._problems.append(reason_of(problem))
+                self._reports.failed(_RELOAD, problem, None)
+            for name in sorted(plan.touched):
+                self._unchanged.add(name, problem)
 
     async def _read_admin_certificate(self, config: Config) -> AdminCertificate | None:
         """Reads the files of the admin address. Raises ConfigurationError if they are unusable."""
@@ -413,10 +426,3 @@ class Reconfiguring:
         watched.remove(self.admin.tls.certificate.files)
         self.admin.tls.replace(certificate)
         watched.append(certificate.files)
-
-
-def _newly_linked(before: Config, config: Config, plan: _Plan) -> set[ClusterName]:
-    """Returns the clusters to which targets get new connections."""
-    had = {name for each in before.virtual_clusters for name in linked_clusters(each, before.routers)}
-    linked = [(each.name in plan.begun, linked_clusters(each, config.routers)) for each in config.virtual_clusters]
-    return {name for begins, names in linked for name in names if begins or name in plan.reconnected or name not in had}

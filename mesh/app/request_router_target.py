@@ -50,7 +50,7 @@ class RequestRouterTarget(LinkedTarget):
         self._clusters = services.clusters
         self._graph = graph = graph_behind(services.routers, router.name)
         self._unions = unions = Unions(configured, graph, listener, services)
-        self._routers = routers = Routers(graph, services.routers, configured.name)
+        self._routers = routers = services.parts.take_routers()
         self.target = request_router(graph, (), routers, unions, listener, router.request_timeout)
 
     def samples(self) -> Iterator[MetricSample]:

@@ -8,7 +8,7 @@ from typing import assert_never
 from mesh.app.configured_target import ConfiguredTarget, ListenAddress, Services
 from mesh.app.connection_router_target import ConnectionRouterTarget
 from mesh.app.entity_router_target import EntityRouterTarget, addresses_of_router
-from mesh.app.interception import ConfiguredInterceptors
+from mesh.app.interception import ConfiguredInterceptors, interceptors_of
 from mesh.app.one_node_target import OneNodeTarget, addresses_of_one_node
 from mesh.app.one_union_target import OneUnionTarget
 from mesh.app.pool_target import PoolTarget, addresses_of_pool
@@ -16,7 +16,9 @@ from mesh.app.relay_target import RelayTarget, addresses_of_relay
 from mesh.app.relay_under_rules import RelayUnderRules
 from mesh.app.request_router_target import RequestRouterTarget
 from mesh.app.router_making import Routers, graph_behind
-from mesh.config.model import PoolTargetConfig, RelayTargetConfig, VirtualClusterConfig
+from mesh.app.target_parts import TargetParts
+from mesh.app.topologies import plugins_of
+from mesh.config.model import Config, PoolTargetConfig, RelayTargetConfig, VirtualClusterConfig
 from mesh.config.routers import RouterConfig, RouterTargetConfig
 from mesh.listener.listener import Listener
 from mesh.listener.target import Target
@@ -29,6 +31,7 @@ from mesh.runtime.one_node.unions import OneUnionRuntime
 from mesh.runtime.pool.runtime import PoolRuntime
 from mesh.runtime.relay.runtime import RelayRuntime
 from mesh.runtime.topologies.topologies import Topologies
+from mesh.upstream.store.store import Store
 
 
 def addresses_of(configured: VirtualClusterConfig, routers: Sequence[RouterConfig]) -> tuple[ListenAddress, ...]:
@@ -87,10 +90,14 @@ def make(configured: VirtualClusterConfig, listener: Listener, services: Service
             assert_never(configured.target)
 
 
-def try_routers(configured: VirtualClusterConfig, routers: Sequence[RouterConfig]) -> None:
-    """Raises ConfigurationError if a router behind the virtual cluster cannot be made."""
+def make_parts(parts: TargetParts, configured: VirtualClusterConfig, config: Config, store: Store | None) -> None:
+    """Makes the parts of a target. It runs code of users, so call it in a thread. Raises ConfigurationError for a part
+    that cannot be made."""
+    routers = config.routers
+    parts.steps = interceptors_of(configured, config.interceptors, routers)
+    parts.plugins = plugins_of(configured, linked_clusters(configured, routers), store)
     if isinstance(configured.target, RouterTargetConfig):
-        Routers(graph_behind(routers, configured.target.router.name), routers, configured.name).close()
+        parts.routers = Routers(graph_behind(routers, configured.target.router.name), routers, configured.name)
 
 
 def topologies_behind(target: Target) -> Sequence[Topologies]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Protocol
 
-from mesh.app.configured_target import Services
+from mesh.app.configured_target import ChangedConfig, Services
 from mesh.app.group_health import GroupHealth
 from mesh.app.interception import ConfiguredInterceptors, NamesByRoute, intercepts_fetch
 from mesh.app.node_places import NodeHealth, places
@@ -18,7 +18,6 @@ from mesh.config.listeners import FIRST
 from mesh.config.model import RelayTargetConfig, VirtualClusterConfig
 from mesh.config.moves import MovesConfig
 from mesh.config.relay import NodesConfig
-from mesh.config.routers import RouterConfig
 from mesh.listener.listener import Listener
 from mesh.listener.peer import Peer
 from mesh.listener.requests import Requests
@@ -91,7 +90,8 @@ class Unions:
         self._made: list[tuple[EntityRouterRuntime, RouterRequests]] = []
         self._names: NamesOfLeaves | None = None
         """The names of its leaves, from its routers; used if topics may be moved."""
-        self.topologies = cluster_topologies_of(configured, services)
+        self._parts = services.parts
+        self.topologies = cluster_topologies_of(configured, services, lambda: self._parts)
         self.interceptors = ConfiguredInterceptors(configured, services, None if self._is_relay else graph)
         serves = of_first_protocol(SERVED) if self.interceptors.may_drop_produced else SERVED
         self._served = {key: each for key, each in serves.items() if key not in refused}
@@ -175,12 +175,11 @@ class Unions:
             for leaf in runtime.leaves:
                 leaf.nodes.interval = interval
 
-    def rearrange(
-        self, graph: Graph, routers: Sequence[RouterConfig], names: NamesOfLeaves, serves: Served | None
-    ) -> None:
+    def rearrange(self, graph: Graph, wanted: ChangedConfig, names: NamesOfLeaves, serves: Served | None) -> None:
         """Changes the only union: from now on its leaves are those of another graph. The caller has checked that all
         connections may stay."""
         ((runtime, requests),) = self._made
+        self._parts = wanted.parts
         metadata = requests.topic_names
         before = {leaf.number for leaf in self._graph.leaves}
         after = {leaf.number for leaf in graph.leaves}
@@ -195,7 +194,7 @@ class Unions:
                 self.topologies.leave(cluster)
             for leaf in added:
                 leaf.services.topologies = self.topologies.of(leaf.nodes)
-        self.interceptors.rearrange(graph, routers)
+        self.interceptors.rearrange(graph, wanted.routers)
         if runtime.interceptors is not None:
             runtime.interceptors.selection.change(self.interceptors.points(names))
         for known in runtime.leaves:

@@ -4,7 +4,6 @@ others continue."""
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -12,18 +11,19 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import anyio
 from anyio.to_thread import run_sync
 
+from mesh.app.addresses import Addresses
 from mesh.app.clusters import UpstreamClusters
 from mesh.app.configured_target import ChangedConfig, ConfiguredTarget, Services
 from mesh.app.from_config import limits_of
-from mesh.app.interception import try_interceptors
-from mesh.app.targets import addresses_of, make, moves_behind, pools_of, topologies_behind, try_routers
+from mesh.app.prepared import Prepared, close_all, set_up_listeners
+from mesh.app.target_parts import TargetParts
+from mesh.app.targets import addresses_of, make, make_parts, moves_behind, pools_of, topologies_behind
 from mesh.config.interceptors import InterceptorConfig, InterceptorWorkersConfig
 from mesh.config.listeners import ListenerName
-from mesh.config.mistakes import ConfigurationError, KeyPath, Mistake, format_path
+from mesh.config.mistakes import format_path
 from mesh.config.model import Config, VirtualClusterConfig
 from mesh.config.routers import RouterConfig
 from mesh.config.values import Address
-from mesh.listener.bound_address import BoundAddress
 from mesh.listener.limits import ConnectionLimiter, Descriptors
 from mesh.listener.listener import Listener
 from mesh.listener.listener_setup import ListenerSetup
@@ -72,18 +72,6 @@ class Running:
         return self.configured_target.target
 
 
-@dataclass(frozen=True, slots=True)
-class Prepared:
-    """The resources of a configuration that may be unavailable, by the names of its virtual clusters: files that were
-    read, and addresses that were free."""
-
-    setups: Mapping[str, ListenerSetup]
-    bound: Mapping[Address, BoundAddress]
-    routers: Sequence[RouterConfig]
-    interceptors: Sequence[InterceptorConfig]
-    interceptor_workers: InterceptorWorkersConfig
-
-
 class VirtualClusters:
     """The virtual clusters of the process. targets: those of all running ones, in the order of the configuration; it
     stays the same list. watched: the watched files; it stays the same list, too."""
@@ -111,8 +99,7 @@ class VirtualClusters:
         self._interceptors: Sequence[InterceptorConfig] = ()
         self._interceptor_workers = InterceptorWorkersConfig()
         self._running: dict[str, Running] = {}
-        self._addresses: dict[Address, BoundAddress] = {}
-        self._common: set[Address] = set()
+        self._addresses = Addresses()
         self.targets: list[Target] = []
         self.watched: list[Watched[Any]] = []
         self._token_keys: dict[str, TokenKeys] = {}
@@ -145,85 +132,53 @@ class VirtualClusters:
 
     # Checks before a start or a change
 
-    def set_up(self, config: Config, names: Collection[str]) -> dict[str, ListenerSetup]:
-        """Sets up the listeners of the virtual clusters with these names. Raises ConfigurationError with every mistake
-        if files are unusable."""
-        setups: dict[str, ListenerSetup] = {}
-        problems: list[Mistake] = []
-        for index, configured in enumerate(config.virtual_clusters):
-            if configured.name not in names:
-                continue
-            try:
-                setups[configured.name] = ListenerSetup(configured, ("virtual_clusters", index))
-            except ConfigurationError as problem:
-                problems += problem.mistakes
-        if problems:
-            raise ConfigurationError(problems)
-        return setups
-
-    async def prepare(self, config: Config, names: Collection[str]) -> Prepared:
-        """Prepares the virtual clusters with these names. Raises ConfigurationError like `set_up`, and also if an
-        address is not free, or if a router or an interceptor cannot be made. Raises OSError if no descriptor is left.
-        Then it keeps nothing new."""
-        for configured in config.virtual_clusters:
-            if configured.name in names:
-                try_routers(configured, config.routers)
-                try_interceptors(configured, config.interceptors, config.routers)
-        setups = await run_sync(self.set_up, config, names)  # keys of passwords take milliseconds each
-        bound = await self._bind_all(config)
-        try:
-            self._reserve(config, names, self._addresses | bound)
-        except OSError:
-            for listening in bound.values():
-                listening.close()
-            raise
-        return Prepared(setups, bound, config.routers, config.interceptors, config.interceptor_workers)
-
-    def _reserve(self, config: Config, names: Collection[str], addresses: Mapping[Address, BoundAddress]) -> None:
-        """Takes the descriptors with which the virtual clusters with these names will listen. Raises OSError."""
+    async def make_parts(self, config: Config, names: Collection[str]) -> dict[str, TargetParts]:
+        """Makes the parts of the virtual clusters with these names, in a thread. Raises ConfigurationError if a part
+        cannot be made; then none is left."""
+        made: dict[str, TargetParts] = {}
         try:
             for configured in config.virtual_clusters:
                 if configured.name in names:
-                    for each in addresses_of(configured, config.routers):
-                        addresses[each.address].reserve()
-        except OSError:
-            self.release()
+                    parts = made[configured.name] = TargetParts(configured.name)
+                    await run_sync(make_parts, parts, configured, config, self._store)
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                await close_all(made)
             raise
+        return made
 
-    def release(self) -> None:
-        """Gives back descriptors that a change did not need."""
-        for listening in self._addresses.values():
-            listening.release()
+    async def prepare(self, config: Config, names: Collection[str], parts: Mapping[str, TargetParts]) -> Prepared:
+        """Prepares the virtual clusters with these names. parts: from `make_parts`. Raises ConfigurationError like
+        `set_up_listeners`, and also if an address is not free. Raises OSError if no descriptor is left. Then it keeps
+        nothing new."""
+        setups = await run_sync(set_up_listeners, config, names)  # keys of passwords take milliseconds each
+        bound = await self._addresses.prepare(config, names)
+        return Prepared(setups, bound, parts, config.routers, config.interceptors, config.interceptor_workers)
 
     def take_over(self, prepared: Prepared) -> None:
         """Takes over what was prepared: its addresses, routers and interceptors are the current ones from now on."""
-        self._addresses |= prepared.bound
+        self._addresses.take_over(prepared.bound)
         self._routers = prepared.routers
         self._interceptors, self._interceptor_workers = prepared.interceptors, prepared.interceptor_workers
 
-    async def _bind_all(self, config: Config) -> dict[Address, BoundAddress]:
-        bound: dict[Address, BoundAddress] = {}
-        try:
-            for index, each in enumerate(config.virtual_clusters):
-                for path, address, _, _, is_common in addresses_of(each, config.routers):
-                    if address not in self._addresses:
-                        bound[address] = await _bind(address, ("virtual_clusters", index, *path), is_common)
-        except BaseException:
-            for listening in bound.values():
-                listening.close()
-            raise
-        return bound
+    async def release(self, prepared: Prepared) -> None:
+        """Gives back prepared resources that a change did not need."""
+        self._addresses.release()
+        await close_all(prepared.parts)
 
     # Start
 
     def build(
         self,
         configured: VirtualClusterConfig,
-        setup: ListenerSetup,
+        prepared: Prepared,
         clusters: UpstreamClusters,
         tasks: Tasks,
     ) -> Running:
-        """Builds a virtual cluster that does not listen yet."""
+        """Builds a virtual cluster that does not listen yet. Raises RuntimeError if an earlier one has not ended."""
+        if configured.name in self._running:
+            raise RuntimeError("the virtual cluster has not ended")
+        setup = prepared.setups[configured.name]
         limiter = ConnectionLimiter(limits_of(configured.limits), self._descriptors, self._memory)
         listener = Listener(configured.name, self._metrics, setup.security, limiter)
         services = Services(
@@ -236,6 +191,7 @@ class VirtualClusters:
             self._routers,
             self._interceptors,
             self._interceptor_workers,
+            prepared.parts[configured.name],
         )
         running = Running(configured, setup, make(configured, listener, services))
         self._running[configured.name] = running
@@ -257,7 +213,7 @@ class VirtualClusters:
                 del running.listening[address]
         for path, address, node, listener, is_common in addresses:
             if is_common:
-                self._common.add(address)
+                self._addresses.serves_all(address)
             if address not in running.listening:
                 await self._addresses[address].serve(running.target, node, listener, tasks)
                 running.listening[address] = wanted[address]
@@ -268,19 +224,18 @@ class VirtualClusters:
 
     def clusters_to_leave(
         self,
-        configured: VirtualClusterConfig,
-        routers: Sequence[RouterConfig],
+        wanted: ChangedConfig,
         reconnected: Collection[ClusterName],
         other_logins: Collection[ClusterName] = (),
     ) -> frozenset[ClusterName] | None:
         """Returns the clusters that a virtual cluster must leave, at least for a while, if this configuration applies
-        and the clusters in `reconnected` get new connections. None if the virtual cluster must start again. routers:
-        those of this configuration. other_logins: those of `reconnected` that have only another user name or password:
-        the mesh's own connections use it from the next one on, and only groups of pools need other clients."""
-        running = self._running[configured.name]
+        and the clusters in `reconnected` get new connections. None if the virtual cluster must start again.
+        other_logins: those of `reconnected` that have only another user name or password: the mesh's own connections
+        use it from the next one on, and only groups of pools need other clients."""
+        running = self._running[wanted.configured.name]
         if not pools_of(running.target):
             reconnected = [name for name in reconnected if name not in other_logins]
-        return running.configured_target.clusters_to_leave(ChangedConfig(configured, routers), reconnected)
+        return running.configured_target.clusters_to_leave(wanted, reconnected)
 
     async def look_at_files(self) -> None:
         """Reads changed files again."""
@@ -296,7 +251,7 @@ class VirtualClusters:
 
     async def change(
         self,
-        configured: VirtualClusterConfig,
+        wanted: ChangedConfig,
         setup: ListenerSetup | None,
         left: Iterable[ClusterName],
         grace: float,
@@ -304,23 +259,21 @@ class VirtualClusters:
     ) -> None:
         """Applies a changed configuration. setup: None if its security has not changed. left: the clusters that
         `clusters_to_leave` returned before. grace: seconds that members have to commit."""
+        configured = wanted.configured
         running = self._running[configured.name]
         running.configured = configured
         running.target.listener.change_limits(limits_of(configured.limits))
         if setup is not None:
             self._secure(running, setup, tasks)
             running.target.listener.rules_changed()
-        running.configured_target.change(ChangedConfig(configured, self._routers), left, grace)
+        running.configured_target.change(wanted, left, grace)
         await self.serve(running, tasks)
 
     def rearrange(self, config: Config) -> None:
         """Sorts the targets as in the configuration, and closes addresses that it does not name."""
         order = [each.name for each in config.virtual_clusters]
         self.targets.sort(key=lambda target: order.index(target.name))
-        wanted = {one.address for each in config.virtual_clusters for one in addresses_of(each, config.routers)}
-        for address in [address for address in self._addresses if address not in wanted]:
-            self._addresses.pop(address).close()
-            self._common.discard(address)
+        self._addresses.keep_only(config)
 
     # Stop
 
@@ -359,20 +312,15 @@ class VirtualClusters:
                 closing.start_soon(guard.attempt, task, partial(self._closed, running))
 
     def leave_common_addresses(self) -> None:
-        """Stops listening at the addresses that other processes share: new clients reach those processes, and connected
-        clients stay."""
-        for address in self._common:
-            self._addresses[address].close()
-        self._common.clear()
+        """As `Addresses.leave_common`."""
+        self._addresses.leave_common()
 
     def names(self) -> list[str]:
         return list(self._running)
 
     def close(self) -> None:
         """Closes all addresses. Raises the last error if some cannot be closed."""
-        with ExitStack() as closing:
-            for listening in self._addresses.values():
-                closing.callback(listening.close)
+        self._addresses.close()
 
     async def _closed(self, running: Running) -> None:
         try:
@@ -427,11 +375,3 @@ async def _lead_away(target: Target, elsewhere: Elsewhere) -> None:
 async def _within(scope: anyio.CancelScope, run: Callable[[], Any]) -> None:
     with scope:
         await run()
-
-
-async def _bind(address: Address, path: KeyPath, is_common: bool) -> BoundAddress:
-    try:
-        return await BoundAddress.bind(address, is_common=is_common)
-    except OSError as problem:
-        mistake = Mistake(path, str(address), f"an address that is free ({problem})")
-        raise ConfigurationError([mistake]) from problem

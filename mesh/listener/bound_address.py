@@ -6,12 +6,16 @@ import asyncio
 import os
 import socket
 from functools import partial
+from typing import TypeAlias
 
 from mesh.config.listeners import ListenerName
 from mesh.config.values import Address
 from mesh.listener.target import Target
 from mesh.listener.tls import BACKLOG, TlsListener
 from mesh.tasks import Tasks
+
+Place: TypeAlias = tuple[str, int]
+"""The numeric host and the port of a socket."""
 
 
 class BoundAddress:
@@ -42,6 +46,11 @@ class BoundAddress:
                 start_serving=False,
             )
         )
+
+    @property
+    def places(self) -> frozenset[Place]:
+        """The places of its sockets. A name of a host may have several."""
+        return frozenset(each.getsockname()[:2] for each in self._bound.sockets)
 
     async def serve(self, target: Target, node: int | None, listener: ListenerName, tasks: Tasks) -> None:
         """Serves a target here. node: the id of the address's node, as in Metadata; None for a bootstrap address.

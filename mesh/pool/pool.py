@@ -358,6 +358,8 @@ class Pool:
         any method of the pool or of its parts. So those methods need not care about waiting Fetches, commits and
         engines. Raises Violation.
         """
+        for member in self.serving.take_fenced():
+            self._ask_to_join_again(member)
         touched = self._share_and_store(now)
         self._read_further(touched)
         self._advance_drain(now)
@@ -370,6 +372,14 @@ class Pool:
         # This comes last: the step may have drained the pool.
         if self.is_expelled and self.draining.drain_state is DrainState.DRAINED:
             self.end(now)
+
+    def _ask_to_join_again(self, member: Member) -> None:
+        """Asks a member that has lost records to join again, if it commits. Its commits are refused until it has
+        joined, so it gets no further records of these partitions. A member that never commits continues."""
+        commits = member.acknowledge is Acknowledge.COMMIT and not member.flow.never_committed
+        if commits and self.coordinator.ask_to_join_again(member.id) and self.coordinator.members[member.id].is_fenced:
+            for window in member.windows.values():
+                window.awaits_join = window.is_fenced
 
     def _share_and_store(self, now: float) -> set[Partition]:
         """Distributes records that arrived or were released, and stores settled offsets. Returns the partitions that

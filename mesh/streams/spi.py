@@ -23,9 +23,10 @@ class NoOptions(BaseModel):
 class TopologyPlugin(ABC):
     """A plugin that keeps the descriptions of one virtual cluster's groups.
 
-    Its methods run on the event loop: they must not block. Each may be called again with the same arguments, and
-    several at once. `set_topology` raises PermanentFailure, or anything else for a failure that may pass; an exception
-    before its first await counts as permanent. A call that takes longer than 10 s has failed, too.
+    Its constructor may run in a thread, all other methods on the event loop: they must not block. Each may be called
+    again with the same arguments, and several at once. `set_topology` raises PermanentFailure, or anything else for a
+    failure that may pass; an exception before its first await counts as permanent. A call that takes longer than 10 s
+    has failed, too.
 
     options: a model of the `options` in the configuration.
     """

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from mesh.upstream.engine import Engine, EngineEvent, EngineName, EngineOptions
 from mesh.upstream.librdkafka.engine import LibrdkafkaEngine
 from mesh.upstream.links.buffers import ReceiveBuffers
-from mesh.upstream.links.connection_settings import ConnectionSettings, connection_settings_or_reason
+from mesh.upstream.links.connection_settings import ConnectionSettings
 from mesh.upstream.raw.engine import RawEngine
 
 
@@ -24,9 +24,9 @@ class EngineChoice:
     reason: str = ""
 
 
-def choose(wanted: Literal["auto", "raw", "librdkafka"], properties: Mapping[str, Any]) -> EngineChoice:
-    """Returns the wanted engine, or librdkafka if the properties do not allow raw."""
-    settings = connection_settings_or_reason(properties)
+def choose(wanted: Literal["auto", "raw", "librdkafka"], settings: ConnectionSettings | str) -> EngineChoice:
+    """Returns the wanted engine, or librdkafka if the properties do not allow raw. settings: as from
+    `connection_settings_or_reason`."""
     if isinstance(settings, str):
         return EngineChoice("librdkafka", reason="" if wanted == "librdkafka" else settings)
     return EngineChoice("librdkafka" if wanted == "librdkafka" else "raw", settings)

@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 
 from mesh.app import clusters as clusters_module
 from mesh.app.cluster_settings import ClusterSettings
-from mesh.app.clusters import UpstreamClusters, settings_for
+from mesh.app.clusters import UpstreamClusters
 from mesh.config.model import Config
 from mesh.listener.certificates import samples
 from mesh.listener.watched_files import Watched
@@ -66,7 +66,7 @@ async def test_the_next_handshake_shows_the_certificate_that_replaced_the_old_on
     pair = authority.issue("old", "mesh")
     watched: list[Watched[Any]] = []
     kept = ClusterSettings(watched)
-    kept.keep({EU: connection_settings_of(properties_of(authority, pair))})
+    kept.keep({EU: kept.read(EU, connection_settings_of(properties_of(authority, pair)), {})})
     settings = kept[EU]  # as a link has it
     (files,) = watched
     async with asking_for_certificates(authority) as (port, names):
@@ -98,18 +98,20 @@ async def test_settings_of_a_reload_go_to_connections_that_stay(tmp_path: Path) 
     properties = properties_of(authority, authority.issue("mesh"))
     watched: list[Watched[Any]] = []
     kept = ClusterSettings(watched)
-    kept.keep({EU: connection_settings_of(properties)})
+    kept.keep({EU: kept.read(EU, connection_settings_of(properties), {})})
     first, (files,) = kept[EU], watched
     again = connection_settings_of({**properties, "client.id": "another"})
     assert again.tls is not None
+    read = kept.read(EU, again, {})
     context = again.tls.context
-    kept.keep({EU: again})
+    kept.keep({EU: read})
     assert (kept[EU].client_id, kept[EU].tls, watched) == ("another", first.tls, [files])
     assert first.tls is not None and first.tls.context is context
-    kept.keep({EU: connection_settings_of({**properties, "ssl.endpoint.identification.algorithm": "none"})})
+    other = connection_settings_of({**properties, "ssl.endpoint.identification.algorithm": "none"})
+    kept.keep({EU: kept.read(EU, other, {})})
     assert kept[EU].tls is not first.tls
     assert len(watched) == 1 and files not in watched
-    kept.keep({EU: connection_settings_of({})})
+    kept.keep({EU: kept.read(EU, connection_settings_of({}), {})})
     assert not watched
     kept.drop(EU)
     kept.drop(EU)
@@ -129,13 +131,14 @@ async def test_all_connections_to_a_cluster_share_its_tls(tmp_path: Path, monkey
     tree = {"clusters": clusters, "virtual_clusters": [{"name": "pool", **addresses, "target": {"pool": pool}}]}
     config = Config.model_validate(tree)
     watched: list[Watched[Any]] = []
-    upstream = UpstreamClusters(config, UpstreamHealth(("eu", "us")), lambda *_: None, watched)
+    upstream, names = UpstreamClusters(config, UpstreamHealth(("eu", "us")), lambda *_: None, watched), list(engines)
+    upstream.begin(await upstream.prepare(config, list(map(ClusterName, names)), ()))
     assert {each.labels[2] for each in samples(watched)} == {"eu", "us"}
     made: list[EngineOptions] = []
     monkeypatch.setattr(clusters_module, "make_engine", lambda _, options, *__: made.append(options))
     for name in map(ClusterName, engines):
         upstream.engine("pool", config.all_pools()[0], name, "group", lambda _: None, None)  # type: ignore[arg-type]
-    upstream.keep_settings(settings_for(config, list(map(ClusterName, engines))))
+    upstream.take(await upstream.prepare(config, (), list(map(ClusterName, names))))
     settings: Mapping[str, ConnectionSettings | None] = {each.cluster: each.settings for each in made}
     for name in map(ClusterName, engines):
         linked, asking, reading = upstream.cluster_with_settings(name)[1], upstream.settings_of(name), settings[name]
@@ -148,10 +151,10 @@ async def test_connections_that_stay_get_another_login() -> None:
     """A reload need not restart a relay for it."""
     kept = ClusterSettings([])
     properties = {"security.protocol": "sasl_plaintext", "sasl.mechanism": "PLAIN", "sasl.username": "mesh"}
-    kept.keep({EU: connection_settings_of({**properties, "sasl.password": "old"})})
+    kept.keep({EU: kept.read(EU, connection_settings_of({**properties, "sasl.password": "old"}), {})})
     settings = kept[EU]  # as a link has it
-    kept.keep({EU: connection_settings_of({**properties, "sasl.password": "new"})})
+    kept.keep({EU: kept.read(EU, connection_settings_of({**properties, "sasl.password": "new"}), {})})
     assert kept[EU] is settings
     assert settings.login == Login("mesh", "new")
-    kept.keep({EU: connection_settings_of({**properties, "sasl.mechanism": "SCRAM-SHA-256"})})
+    kept.keep({EU: kept.read(EU, connection_settings_of({**properties, "sasl.mechanism": "SCRAM-SHA-256"}), {})})
     assert kept[EU] is not settings

@@ -38,12 +38,12 @@ def test_the_reason_names_a_certificate_that_has_ended(tmp_path: Path) -> None:
         "ssl.key.location": str(pair.key),
     }
     settings = ClusterSettings([])
-    settings.keep({EU: connection_settings_of(properties)})
+    settings.keep({EU: settings.read(EU, connection_settings_of(properties), {})})
     reason = settings.explained(EU, UpstreamProblem.ENCRYPTION, "certificate unknown")
     assert reason.startswith(f"{pair.certificate} ended at 20") and reason.endswith("; certificate unknown")
     assert settings.explained(EU, UpstreamProblem.CREDENTIALS, "wrong password") == "wrong password"
     authority.issue("mesh")
-    settings.keep({EU: connection_settings_of({**properties, "client.id": "mesh"})})
+    settings.keep({EU: settings.read(EU, connection_settings_of({**properties, "client.id": "mesh"}), {})})
     assert settings.explained(EU, UpstreamProblem.ENCRYPTION, "unknown") != "unknown", "the files are not read yet"
     settings.drop(EU)
     assert settings.explained(EU, UpstreamProblem.ENCRYPTION, "unknown") == "unknown"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mesh.app.interception import intercepts_fetch, try_interceptors
+from mesh.app.interception import interceptors_of, intercepts_fetch
 from mesh.config.mistakes import ConfigurationError
 from tests.config.files import load_tree
 from tests.config.test_router_checks import regions
@@ -23,7 +23,7 @@ def tried(folder: Path, interceptor: dict[str, Any], **route: Any) -> list[str]:
     config = load_tree(folder, tree)
     (front,) = config.virtual_clusters
     try:
-        try_interceptors(front, config.interceptors, config.routers)
+        interceptors_of(front, config.interceptors, config.routers)
     except ConfigurationError as refused:
         return [str(each) for each in refused.mistakes]
     return []

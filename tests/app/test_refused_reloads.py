@@ -1,33 +1,41 @@
-"""Reloads that fail: until something has changed they are refused, and then only one virtual cluster is concerned."""
+"""Reloads that fail before anything has changed: they are refused, and leave everything as it is."""
 
 from __future__ import annotations
 
 import gc
-import os
+import json
+import socket
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import pytest
 import yaml
 from structlog.testing import capture_logs
 
-from mesh.app import Application, reconfiguring, virtual_clusters
-from mesh.app.clusters import UpstreamClusters
+from mesh.app import Application, addresses, clusters, prepared, prepared_clusters, reconfiguring, targets
 from mesh.app.readiness import Readiness
 from mesh.app.virtual_clusters import VirtualClusters
 from mesh.config.load import load
 from mesh.config.model import Config
 from mesh.listener.bound_address import BoundAddress
+from mesh.records.spans import ClusterName
 from mesh.tasks import Tasks
+from mesh.upstream.catalog import CatalogUpdate
 from tests.integration.processes import free_ports
 from tests.integration.security.certificates import Authority
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
 
+ROUTER = {
+    "name": "one",
+    "type": "topics",
+    "config": {"topics": [{"prefix": "", "route": "eu"}], "default": "eu"},
+    "routes": [{"name": "eu", "id": 0, "target": {"cluster": "eu"}}],
+}
 NO_DESCRIPTOR = OSError(24, "Too many open files")
 
 
@@ -67,8 +75,8 @@ class Bed:
     def write(self) -> None:
         self.file.write_text(yaml.safe_dump(self.tree))
 
-    def restart_both(self) -> None:
-        """Changes the cluster of both."""
+    def restart_all(self) -> None:
+        """Changes the cluster of all."""
         self.tree["clusters"][0]["properties"] = {"client.id": f"mesh-{len(self.file.read_text())}"}
         self.write()
 
@@ -92,15 +100,20 @@ class Bed:
         return failures_of(self.app, "reload")
 
 
+class Catalog:
+    """The catalog of a cluster without topics, in place of `mesh.upstream.catalog.TopicCatalog`."""
+
+    def __init__(self, cluster: ClusterName, _servers: str, _properties: Any, interval: float, *to: Any) -> None:
+        self.interval = interval
+        deliver, loop = to
+        loop.call_soon(deliver, CatalogUpdate(cluster, {}))
+
+    def close(self) -> None: ...
+
+
 @asynccontextmanager
 async def running(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Bed]:
-    async def learn_topics(clusters: UpstreamClusters) -> None:
-        clusters.topics_known.set()
-
-    async def change(clusters: UpstreamClusters, config: object, reconnected: object) -> None: ...
-
-    monkeypatch.setattr(UpstreamClusters, "learn_topics", learn_topics)
-    monkeypatch.setattr(UpstreamClusters, "change", change)
+    monkeypatch.setattr(clusters, "TopicCatalog", Catalog)
     bed = Bed(folder)
     try:
         async with anyio.create_task_group() as group:
@@ -126,25 +139,59 @@ def failing(problem: Exception, when: Callable[..., bool] = lambda *_: True, the
 BEFORE = [
     (reconfiguring, "load"),
     (reconfiguring, "compare"),
-    (reconfiguring, "settings_for"),
+    (reconfiguring, "warnings_of"),
+    (reconfiguring, "fingerprint"),
     (reconfiguring, "admin_certificate"),
+    (reconfiguring, "may_need_parts"),
+    (targets, "interceptors_of"),
+    (targets, "plugins_of"),
+    (targets, "Routers"),
+    (reconfiguring, "plan_of"),
     (VirtualClusters, "clusters_to_leave"),
-    (virtual_clusters, "try_routers"),
-    (virtual_clusters, "ListenerSetup"),
+    (clusters, "prepare_clusters"),
+    (prepared_clusters, "connection_settings_or_reason"),
+    (prepared_clusters, "AdminClient"),
+    (prepared_clusters, "Producer"),
+    (prepared_clusters, "Consumer"),
+    (prepared, "ListenerSetup"),
+    (addresses, "addresses_of"),
     (BoundAddress, "bind"),
+    (BoundAddress, "reserve"),
 ]
+"""Every step before a reload changes something."""
+
+
+def state_of(bed: Bed) -> dict[str, object]:
+    """All that a refused reload must leave as it is; its outcome is not part of that."""
+    status = dict(bed.readiness.status())
+    configuration = dict(cast(Any, status.pop("configuration")))
+    outcome = {key: configuration.pop(key) for key in ("state", "at", "changes", "problems")}
+    assert outcome["state"] in ("started", "refused", "applied")
+    return {
+        "status": json.dumps([status, configuration]),
+        "degraded": bed.readiness.degraded(),
+        "watched": list(bed.app._virtual_clusters.watched),
+        "admin": bed.app._reconfiguring.admin,
+        "certificate": cast(Any, bed.app._reconfiguring.admin).tls.certificate,
+        "config": bed.app.config,
+        "addresses": {str(at): len(each._spare) for at, each in bed.app._virtual_clusters._addresses._bound.items()},
+    }
 
 
 @pytest.mark.parametrize("problem", [NO_DESCRIPTOR, KeyError("relay")], ids=["no descriptor", "bug"])
-async def test_whatever_fails_before_something_changes(
+async def test_whatever_fails_before_something_changes_changes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, problem: Exception
 ) -> None:
     async with running(tmp_path, monkeypatch) as bed:
-        before, certificate = bed.app.config, bed.app._reconfiguring.admin
-        bed.tree["virtual_clusters"][0]["listen"] = f"127.0.0.1:{free_ports(1)[0]}"
-        bed.restart_both()
+        await bed.reload()  # threads and files of the first one stay open
+        routed = {**bed.tree["virtual_clusters"][0], "name": "routed", "target": {"router": "one"}}
+        listen, node = free_ports(2)
+        routed |= {"listen": f"127.0.0.1:{listen}", "nodes": {"ports": node, "ids": {"eu": [1]}}}
+        bed.tree["virtual_clusters"].append(routed)
+        bed.tree["routers"] = [ROUTER]
+        bed.restart_all()
+        before = state_of(bed)
         for place, name in BEFORE:
-            descriptors = len(os.listdir("/proc/self/fd"))
             with monkeypatch.context() as planted, capture_logs() as logs:
                 planted.setattr(place, name, failing(problem))
                 status, answer = await bed.reload()
@@ -152,59 +199,34 @@ async def test_whatever_fails_before_something_changes(
             reason = "the system does not allow it now" if problem is NO_DESCRIPTOR else "bug in kafka-mesh: KeyError"
             assert reason in answer["problem"] or str(problem) in answer["problem"], name
             assert "configuration not reloaded" in [each["event"] for each in logs]
-            assert bed.app.config is before
-            assert len(os.listdir("/proc/self/fd")) <= descriptors, name
-        assert bed.app._reconfiguring.admin is certificate
+            assert state_of(bed) == before, name
+            for port in (listen, node):
+                with socket.socket() as free:
+                    free.bind(("127.0.0.1", port))
         assert (bed.failures() == 0) is (problem is NO_DESCRIPTOR)
-        assert bed.readiness.degraded() == []
         status, answer = await bed.reload()
         assert (status, answer["problems"]) == (200, [])
-        assert await bed.serving() == ["one", "two"]
+        assert await bed.serving() == ["one", "two", "routed"]
 
 
-@pytest.mark.parametrize("name", ["build", "serve"])
-async def test_what_fails_afterwards_concerns_one_virtual_cluster_which_the_next_reload_starts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+async def test_an_address_that_overlaps_one_of_the_process_is_refused_in_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with running(tmp_path, monkeypatch) as bed:
-        bed.restart_both()
-        with monkeypatch.context() as planted:
-
-            def is_one(_self: object, configured: Any, *_more: object) -> bool:
-                return bool(getattr(configured, "configured", configured).name == "one")
-
-            planted.setattr(VirtualClusters, name, failing(NO_DESCRIPTOR, is_one, getattr(VirtualClusters, name)))
+        before = state_of(bed)
+        configured = bed.tree["virtual_clusters"][0]
+        listen = configured["listen"]
+        configured["advertise"] = {"listen": listen}
+        for host in ("0.0.0.0", "localhost"):
+            configured["listen"] = listen.replace("127.0.0.1", host)
+            bed.write()
             status, answer = await bed.reload()
-        assert (status, answer["state"]) == (200, "applied")
-        assert answer["problems"] == ["virtual cluster one: OSError: [Errno 24] Too many open files"]
-        (described,) = bed.readiness.degraded()
-        assert (described["virtual_cluster"], described["reason"]) == ("one", "OSError: [Errno 24] Too many open files")
-        assert bed.failures() == 1
-        assert bed.app._virtual_clusters.names()[-1] == "two"
-        status, answer = await bed.reload()
-        assert (status, answer["changes"], answer["problems"]) == (200, [], [])
-        assert bed.readiness.degraded() == []
-        assert sorted(bed.app._virtual_clusters.names()) == ["one", "two"]
-        assert [each.name for each in bed.app._virtual_clusters.targets] == ["one", "two"]
-        assert await bed.serving() == ["one", "two"]
-
-
-@pytest.mark.parametrize("name", ["stop", "rearrange", "look_at_files"])
-async def test_what_fails_for_all_of_them_is_told_and_the_next_reload_starts_all_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    async with running(tmp_path, monkeypatch) as bed:
-        bed.restart_both()
-        with monkeypatch.context() as planted:
-            planted.setattr(VirtualClusters, name, failing(KeyError("relay")))
-            status, answer = await bed.reload()
-        assert (status, answer["state"]) == (200, "applied")
-        assert answer["problems"] == [f"virtual cluster {each}: KeyError: 'relay'" for each in ("one", "two")]
-        assert {each["virtual_cluster"] for each in bed.readiness.degraded()} == {"one", "two"}
-        status, answer = await bed.reload()
-        assert (status, answer["problems"]) == (200, [])
-        assert bed.readiness.degraded() == []
-        assert [each.name for each in bed.app._virtual_clusters.targets] == ["one", "two"]
+            assert status == 422
+            assert answer["problem"] == (
+                f"virtual_clusters[0].listen: {configured['listen']}: an address that does not overlap {listen}, which "
+                "this process already has; use another port, or restart kafka-mesh"
+            )
+            assert state_of(bed) == before
         assert await bed.serving() == ["one", "two"]
 
 

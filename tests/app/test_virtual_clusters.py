@@ -12,9 +12,13 @@ import anyio
 import pytest
 
 from mesh.app import virtual_clusters
+from mesh.app.addresses import Addresses
 from mesh.app.clusters import UpstreamClusters
 from mesh.app.configured_target import ChangedConfig, LinkedTarget, Services
+from mesh.app.prepared import Prepared
+from mesh.app.target_parts import TargetParts
 from mesh.app.virtual_clusters import VirtualClusters, nowhere
+from mesh.config.interceptors import InterceptorWorkersConfig
 from mesh.config.listeners import FIRST, ListenerName
 from mesh.config.model import Config, VirtualClusterConfig
 from mesh.config.security.files import stored_users
@@ -109,7 +113,7 @@ async def test_a_stop_gives_all_virtual_clusters_the_same_seconds() -> None:
         patching.setattr(virtual_clusters, "make", ConfiguredWaiting)
         async with anyio.create_task_group() as tasks:
             for configured in config.virtual_clusters:
-                clusters.build(configured, ListenerSetup(configured, ()), upstream, Tasks(tasks, of_tasks))
+                clusters.build(configured, prepared_of(configured), upstream, Tasks(tasks, of_tasks))
     stopped, now = list(clusters.targets), asyncio.get_running_loop().time
     begun = now()
     await clusters.stop(clusters.names(), GRACE, GuardedSteps(clusters._task_health), nowhere)
@@ -138,13 +142,13 @@ async def test_token_keys_stay_when_a_listener_is_set_up_again_while_the_issuer_
             tasks = Tasks(group, of_tasks)
 
             async def used(configured: VirtualClusterConfig) -> TokenKeys | None:
-                setup = ListenerSetup(configured, ())
                 if begins_anew and clusters.names():
                     await clusters.stop(clusters.names(), 0.0, GuardedSteps(of_tasks), nowhere)
                 if clusters.names():
-                    await clusters.change(configured, setup, (), 0.0, tasks)
+                    wanted = ChangedConfig(configured, (), TargetParts(configured.name))
+                    await clusters.change(wanted, ListenerSetup(configured, ()), (), 0.0, tasks)
                 else:
-                    clusters.build(configured, setup, upstream, tasks)
+                    clusters.build(configured, prepared_of(configured), upstream, tasks)
                 (target,) = clusters.targets
                 assert target.listener.security.sasl is not None
                 assert target.listener.security.sasl.tokens is not None
@@ -169,14 +173,19 @@ async def test_the_keys_of_passwords_are_derived_beside_the_event_loop(monkeypat
         return list(stored_users(users))
 
     monkeypatch.setattr(listener_setup, "stored_users", stored)
-    monkeypatch.setattr(VirtualClusters, "_bind_all", bound_nowhere)
-    monkeypatch.setattr(VirtualClusters, "_reserve", lambda *_: None)
+    monkeypatch.setattr(Addresses, "prepare", bound_nowhere)
     users = [{"name": "alice", "password": "sesam"}]
     config = config_of(["one"], sasl={"mechanisms": ["SCRAM-SHA-256"], "users": users})
-    prepared = await virtual_clusters_of(UpstreamHealth(("eu",)), TaskHealth(Metrics())).prepare(config, ["one"])
+    prepared = await virtual_clusters_of(UpstreamHealth(("eu",)), TaskHealth(Metrics())).prepare(config, ["one"], {})
     assert prepared.setups.keys() == {"one"}
     assert threads
     assert threading.current_thread() not in threads
+
+
+def prepared_of(configured: VirtualClusterConfig) -> Prepared:
+    name = configured.name
+    setups, parts = {name: ListenerSetup(configured, ())}, {name: TargetParts(name)}
+    return Prepared(setups, {}, parts, (), (), InterceptorWorkersConfig())
 
 
 async def served_nowhere(*_: object) -> None: ...
@@ -197,5 +206,5 @@ def test_only_groups_of_pools_need_other_clients_for_another_login(
     target = SimpleNamespace(clusters_to_leave=lambda _, reconnected: asked.append(sorted(reconnected)))
     kept._running["front"] = cast(Any, SimpleNamespace(configured_target=target, target=None))
     names = [ClusterName("eu"), ClusterName("us")]
-    kept.clusters_to_leave(configured, [], names, names[:1])
+    kept.clusters_to_leave(ChangedConfig(configured, [], TargetParts("front")), names, names[:1])
     assert asked == [["eu", "us"] if has_pools else ["us"]]

@@ -147,7 +147,7 @@ def _check_waiting(pool: Pool) -> None:
             stopped = distribution.is_stopped or partition.source.cluster in distribution.withheld
             stopped = stopped or distribution.window_limits.is_full(fetch.member)
             may = not stopped and not partition_fetch.needs_resend and partition.is_active
-            may = may and not partition_fetch.is_locked
+            may = may and not partition_fetch.is_locked and not partition_fetch.window.awaits_join
             if may and not partition.backlog:
                 assert fetch in partition.waiting, (partition, fetch)
             if may and partition.backlog:

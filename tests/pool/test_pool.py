@@ -139,6 +139,8 @@ def test_a_partition_that_goes_and_comes_back_is_read_from_what_was_stored() -> 
     world.upstream(lambda pool: pool.intake.lost([source(0)]))
     world.check()
     world.assign(EU)
+    assert consumer.heartbeat() is consumer.asks_to_join_again
+    consumer.join()
     consumer.fetch()
     world.produce(0)
     assert values(consumer)[-4:] == [value_of(source(0), offset) for offset in range(2, 6)]

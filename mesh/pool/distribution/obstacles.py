@@ -16,6 +16,7 @@ class Obstacle(Enum):
     WITHHELD = "the upstream cluster is being left"
     NOT_ASSIGNED = "partition not assigned to this process"
     REBALANCE = "upstream rebalance"
+    MUST_JOIN = "must join the group again: it has lost records that it held"
     READ_AGAIN = "waits for records that are read again"
     LOCKED = "partition_max_record_locks reached"
     AT_CAP = "at its cap"
@@ -23,7 +24,7 @@ class Obstacle(Enum):
 
 
 def obstacle_of(partition_fetch: PartitionFetch, is_stopped: bool, withheld: Set[ClusterName]) -> Obstacle | None:
-    """Returns the obstacle that keeps all clients from getting records of a partition; None if there is none.
+    """Returns the obstacle that keeps a Fetch from getting any records of a partition; None if there is none.
 
     is_stopped: whether no records may be delivered at all. withheld: clusters whose records may not be delivered.
     """
@@ -34,6 +35,8 @@ def obstacle_of(partition_fetch: PartitionFetch, is_stopped: bool, withheld: Set
         return Obstacle.WITHHELD
     if partition.ownership is not Ownership.ASSIGNED:
         return Obstacle.NOT_ASSIGNED if partition.ownership is Ownership.UNASSIGNED else Obstacle.REBALANCE
+    if partition_fetch.window.awaits_join:
+        return Obstacle.MUST_JOIN
     if partition_fetch.is_locked:
         return Obstacle.LOCKED
     return Obstacle.READ_AGAIN if partition_fetch.needs_resend else None

@@ -182,7 +182,8 @@ class Reservations:
             index += 1
             if (
                 reservation.until > now
-                and partition.source in reservation.member.windows
+                and (window := reservation.member.windows.get(partition.source)) is not None
+                and not window.awaits_join
                 and reservation.size < MOST_BYTES
             ):
                 yield reservation

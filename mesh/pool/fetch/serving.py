@@ -90,6 +90,7 @@ class Serving:
         self._share_responses = ShareResponses(
             parts, self.distribution, self.sent_batches, self.share_releases, self.delivery_events
         )
+        self._fenced: set[Member] = set()
         self.voided = 0
         """How often the state of a partition was voided."""
         self.has_share_members = False
@@ -343,6 +344,11 @@ class Serving:
             member.windows[source].fence()
         self.release(member, sources, cause, now)
 
+    def take_fenced(self) -> Iterable[Member]:
+        """Returns the members that have lost records since the last call."""
+        fenced, self._fenced = self._fenced, set()
+        return sorted(fenced, key=lambda member: member.slot)
+
     def void(self, partition: Partition, members: Iterable[Member]) -> None:
         """Voids the state of a partition that moved to another process, or whose offsets start again."""
         self.voided += 1
@@ -363,6 +369,7 @@ class Serving:
                 window.acknowledged = None
                 if unstored or lost:
                     window.fence()
+                    self._fenced.add(member)
             if member.share is not None:
                 holding = member.share.by_partition.pop(partition.source, None)
                 if holding is not None:

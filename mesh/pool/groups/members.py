@@ -82,7 +82,7 @@ class Members:
         member.rebalance_timeout = request.rebalance_timeout
         for window in member.windows.values():
             # Otherwise a client that keeps its old position would be asked to join again forever.
-            window.is_fenced = False
+            window.joined_again()
         member.connections.add(connection)
 
     def add_share(self, id: MemberId, client: ClientIdentity, now: float) -> Member:

@@ -162,11 +162,13 @@ class Window:
     * held: the number of upstream offsets that the member holds.
     * fetch: the newest parked Fetch that is answered from here.
     * acknowledged: the highest upstream offset that the member ever settled, with the version of the ledger then.
+    * awaits_join: whether the fenced member was asked to join again. It gets no records until it has joined, since it
+      could not commit them.
     * is_fenced: whether the partition moved away while the member held or had unstored records, and the member has not
       started again. It may still process them, but its commits do not count.
     """
 
-    __slots__ = ("_deliveries", "acknowledged", "committed", "end", "fetch", "held", "is_fenced")
+    __slots__ = ("_deliveries", "acknowledged", "awaits_join", "committed", "end", "fetch", "held", "is_fenced")
 
     def __init__(self, start: int) -> None:
         self.committed = start
@@ -174,6 +176,7 @@ class Window:
         self.held = 0
         self.fetch: Ticket | None = None
         self.acknowledged: tuple[int, int] | None = None
+        self.awaits_join = False
         self.is_fenced = False
         self._deliveries: SortedDict[int, Delivery] = SortedDict()
 
@@ -260,6 +263,10 @@ class Window:
                 self.held -= delivery.last - offset + 1
                 delivery.last, delivery.batch, delivery.records_end = offset - 1, None, None
         return held - self.held
+
+    def joined_again(self) -> None:
+        """Ends the fence: the member has joined again, and starts from its committed position."""
+        self.is_fenced = self.awaits_join = False
 
     def fence(self) -> None:
         """Fences the member: it has lost all records that it was sent or has settled. Until it starts again, its

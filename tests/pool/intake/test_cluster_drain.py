@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
+
 from mesh.pool.common.effects import ConsumeUpstream, Effect, LeaveUpstream, SubscribeUpstream
 from mesh.pool.common.group_rules import GroupRules
 from mesh.pool.common.settings import PoolSettings
 from mesh.pool.common.topics import ExplicitTopic, Source, VirtualTopics
 from mesh.records.spans import ClusterName
 from mesh.wire.errors import ErrorCode
+from tests.pool.consumer import Protocol
 from tests.pool.harness import EU, GROUP, ORDERS, US, Consumer, World, source
 from tests.pool.share_member import ShareMember
 
@@ -257,4 +260,45 @@ def test_a_cluster_that_is_removed_meanwhile_is_not_joined_again() -> None:
     assert not subscribed(world.effects[before:])
     renew(world)
     assert left(world.effects) == [EU], "it is not consumed"
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_member_that_lost_records_gets_nothing_of_the_cluster_until_it_has_joined_again(protocol: Protocol) -> None:
+    """It could not commit what it would get before."""
+    world = World(PoolSettings(linger=1_000.0))
+    consumer = world.consumer(protocol=protocol)
+    for index in (0, 2):
+        world.produce(index, 10)
+    consumer.fetch(wait=0.0)
+    consumer.commit({0: consumer.positions[0] - 5})
+    leave(world)
+    world.advance(GRACE)
+    world.do(world.cluster.rejoin_cluster(EU, world.now))
+    world.assign(EU)
+    world.produce(0)
+    before = len(consumer.received)
+    consumer.fetch(wait=1.0)
+    world.advance(1.0)
+    world.produce(2, 3)
+    consumer.fetch(wait=0.0)
+    assert [partition for partition, _, _ in consumer.received[before:]] == [2] * 3, "other clusters go on"
+    assert consumer.heartbeat() is consumer.asks_to_join_again
+    consumer.join()
+    consumer.fetch(wait=0.0)
+    assert [partition for partition, _, _ in consumer.received[before + 3 :]].count(0) == 5
+    world.check()
+
+
+def test_a_member_that_never_commits_continues_with_what_it_lost() -> None:
+    world, consumer = begin()
+    leave(world)
+    world.advance(GRACE)
+    world.do(world.cluster.rejoin_cluster(EU, world.now))
+    world.assign(EU)
+    world.produce(0)
+    world.produce(0)
+    before = len(consumer.received)
+    consumer.fetch(wait=0.0)
+    assert [partition for partition, _, _ in consumer.received[before:]].count(0) == 20
+    assert consumer.heartbeat() is ErrorCode.NONE
     world.check()
