@@ -49,7 +49,7 @@ GONE: Final = object()
 SECTION: Final = object()
 """The keys of the section behind it have rows of their own."""
 
-POOL, RELAY, RULES, ONE, UNION, UNION_RULES, UNION_ONE, CLIENTS, SECURE_POOL, SECURE_RELAY, SECURE_UNION = range(11)
+POOL, RELAY, RULES, ONE, UNION, UNION_RULES, UNION_ONE, CLIENTS, _, SECURE_RELAY, SECURE_UNION = range(11)
 
 
 def whole(part: Mapping[str, Any], key: str, value: Any) -> Tree:
