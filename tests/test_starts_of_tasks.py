@@ -24,7 +24,7 @@ OF_PROTOCOLS = {
     *("pause_writing", "resume_writing"),
 }
 WITHOUT_GUARD = {
-    "ClientConnection.connection_lost": "ClientTransport.end has the guard",
+    "GuardedConnection.connection_lost": "ClientTransport.end has the guard",
     "Leg.eof_received": "returns a constant",
     "Leg.pause_writing": "_full has the guard",
     "Leg.resume_writing": "_full has the guard",
@@ -38,7 +38,7 @@ THREADS = {"Thread", "ThreadPoolExecutor"}
 AWAITED = Counter(
     {
         "app/peers.py:Peers.ask_all": 1,
-        "app/reconfiguring.py:Reconfiguring._apply": 2,
+        "app/reconfiguring.py:Reconfiguring._leave": 2,
         "app/virtual_clusters.py:VirtualClusters.stop": 3,
         "commands/findings.py:of_brokers": 2,
         "runtime/entity_router/groups/services.py:GroupServices.learn": 1,

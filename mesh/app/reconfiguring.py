@@ -29,7 +29,7 @@ from mesh.app.configured_target import ChangedConfig
 from mesh.app.prepared import Prepared, close_all
 from mesh.app.prepared_clusters import PreparedClusters
 from mesh.app.readiness import Readiness
-from mesh.app.reload_plan import Plan, may_need_parts, plan_of, reconnected
+from mesh.app.reload_plan import ReloadPlan, may_need_parts, plan_of, reconnected
 from mesh.app.target_parts import TargetParts
 from mesh.app.targets import linked_clusters
 from mesh.app.unchanged import UnchangedVirtualClusters
@@ -86,7 +86,7 @@ class _PreparedChange:
     changes: tuple[Change, ...]
     warnings: tuple[str, ...]
     hash: str
-    plan: Plan
+    plan: ReloadPlan
     clusters: PreparedClusters
     prepared: Prepared
     certificate: AdminCertificate | None
@@ -315,7 +315,7 @@ class Reconfiguring:
         with self._shared_step(plan):
             await virtual_clusters.look_at_files()
 
-    async def _leave(self, plan: Plan) -> None:
+    async def _leave(self, plan: ReloadPlan) -> None:
         """Stops virtual clusters, and leaves clusters, all at once. Members commit what they hold."""
 
         async def stop() -> None:
@@ -332,7 +332,7 @@ class Reconfiguring:
                 for cluster in clusters:
                     leaving.start_soon(leave, name, cluster)
 
-    async def _change_in_place(self, config: Config, plan: Plan, prepared: Prepared, tasks: Tasks) -> None:
+    async def _change_in_place(self, config: Config, plan: ReloadPlan, prepared: Prepared, tasks: Tasks) -> None:
         for configured in config.virtual_clusters:
             name = configured.name
             is_changed = bool(plan.left.get(name)) or name in plan.changed
@@ -344,7 +344,7 @@ class Reconfiguring:
                 await self._virtual_clusters.change(wanted, setup, plan.left[name], self.grace, tasks)
 
     async def _begin(
-        self, configured: Iterable[VirtualClusterConfig], plan: Plan, prepared: Prepared, tasks: Tasks
+        self, configured: Iterable[VirtualClusterConfig], plan: ReloadPlan, prepared: Prepared, tasks: Tasks
     ) -> None:
         """Starts those of the virtual clusters that are to start."""
         for each in configured:
@@ -390,7 +390,7 @@ class Reconfiguring:
             self._unchanged.add(name, problem)
 
     @contextmanager
-    def _shared_step(self, plan: Plan) -> Iterator[None]:
+    def _shared_step(self, plan: ReloadPlan) -> Iterator[None]:
         """Keeps an exception in a step of the process from the next steps. All virtual clusters that are to change
         start again."""
         try:

@@ -23,7 +23,7 @@ from mesh.records.spans import ClusterName
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ReloadPlan:
     """The parts of a process that a changed configuration concerns.
 
     ended, begun: virtual clusters that stop, and those that start afterwards; one that restarts is in both. left: the
@@ -71,7 +71,7 @@ def plan_of(
     virtual_clusters: VirtualClusters,
     missing: Collection[str],
     parts: Mapping[str, TargetParts],
-) -> Plan:
+) -> ReloadPlan:
     """Plans a change. before: the running configuration. missing: virtual clusters that do not run as configured.
     parts: those of the virtual clusters in `may_need_parts`."""
     changed = {each.name: each.keys for each in changes if isinstance(each, VirtualClusterChanged)}
@@ -97,7 +97,7 @@ def plan_of(
             left[name] = clusters
     ended &= set(running)
     linked = _newly_linked(before, config, connected, begun)
-    return Plan(frozenset(ended), frozenset(begun), left, changed, frozenset(linked), other_logins)
+    return ReloadPlan(frozenset(ended), frozenset(begun), left, changed, frozenset(linked), other_logins)
 
 
 def _newly_linked(

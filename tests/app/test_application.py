@@ -44,8 +44,16 @@ def test_a_process_is_not_ready_before_it_knows_where_moved_topics_are() -> None
     assert said not in readiness.problems()
 
 
-def test_one_line_names_the_property_for_which_librdkafka_reads_a_cluster() -> None:
-    forbidding = {"security.protocol": "sasl_ssl", "sasl.mechanism": "OAUTHBEARER", "sasl.oauthbearer.method": "oidc"}
+@pytest.mark.anyio
+async def test_one_line_names_the_property_for_which_librdkafka_reads_a_cluster() -> None:
+    forbidding = {
+        "security.protocol": "sasl_ssl",
+        "sasl.mechanism": "OAUTHBEARER",
+        "sasl.oauthbearer.method": "oidc",
+        "sasl.oauthbearer.client.id": "mesh",
+        "sasl.oauthbearer.client.secret": "sesame",
+        "sasl.oauthbearer.token.endpoint.url": "https://127.0.0.1:1/token",
+    }
     clusters = [
         {"name": "eu", "bootstrap_servers": "eu:9092", "engine": "auto"},
         {"name": "us", "bootstrap_servers": "us:9092", "engine": "auto", "properties": forbidding},
@@ -58,8 +66,10 @@ def test_one_line_names_the_property_for_which_librdkafka_reads_a_cluster() -> N
         "target": {"pool": {"topics": [topic], "groups": ["*"]}},
     }
     config = Config.model_validate({"clusters": clusters, "virtual_clusters": [shop]})
+    clusters_of_app = Application(config, Path("mesh.yaml"))._clusters
+    names = [each.name for each in config.clusters]
     with capture_logs() as logs:
-        Application(config, Path("mesh.yaml"))
+        clusters_of_app.begin(await clusters_of_app.prepare(config, names, []))
     (line,) = [entry for entry in logs if entry["event"] == "cluster read by librdkafka"]
     assert (line["log_level"], line["cluster"]) == ("warning", "us")
     assert line["reason"].startswith("sasl.mechanism is OAUTHBEARER")

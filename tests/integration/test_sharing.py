@@ -123,7 +123,8 @@ def test_a_member_that_joins_a_catch_up_late_has_a_part_of_it(bench: Bench) -> N
     assert min(parts[1:]) >= 0.1 * sum(parts) / len(parts), parts
 
 
-@pytest.mark.smoke
+@pytest.mark.long
+@pytest.mark.kafka
 def test_members_without_a_group(bench: Bench) -> None:
     bench.start_mesh(group_less=bench.group)
     bench.kcat("kcat", "-C", "-o", "beginning", "-t", bench.topic)

@@ -14,8 +14,8 @@ from struct import Struct
 from typing import Final, cast
 
 from mesh.apis.listener_table import LISTENER_TABLE
-from mesh.listener.client_connection import ClientConnection
 from mesh.listener.client_transport import ClientTransport
+from mesh.listener.guarded_connection import GuardedConnection
 from mesh.listener.requests import PendingRequest
 from mesh.listener.security import peer_certificate, subject_of
 from mesh.routing.spi import Client, Undecided
@@ -37,7 +37,7 @@ _HEAD_BYTES: Final = 512
 """Bytes read for the head of a request, unless its client id is longer."""
 
 
-class ChoosingConnection(ClientConnection, asyncio.BufferedProtocol):
+class ChoosingConnection(GuardedConnection, asyncio.BufferedProtocol):
     """The connection of a client whose target is not chosen yet. node: the id of the node that the client connected to,
     as clients see it; None for an address that is no node's."""
 
@@ -82,7 +82,7 @@ class ChoosingConnection(ClientConnection, asyncio.BufferedProtocol):
                 self.client.received(whole=False, unfinished=self.has_unfinished_frame)
         except ProtocolError as problem:
             self.client.refuse(problem)
-        except BaseException as problem:  # noqa: BLE001 - see ClientConnection
+        except BaseException as problem:  # noqa: BLE001 - see GuardedConnection
             self.client.failed(problem)
 
     # Called by its transport

@@ -15,8 +15,8 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Final
 
-from mesh.listener.client_connection import ClientConnection
 from mesh.listener.client_transport import ClientTransport
+from mesh.listener.guarded_connection import GuardedConnection
 from mesh.listener.listener import Listener
 from mesh.listener.requests import PendingRequest, Requests
 from mesh.pool.apis.context import EmptyAnswer
@@ -41,7 +41,7 @@ _PARKED: Final = frozenset({ApiKey.FETCH, ApiKey.SHARE_FETCH})
 """Requests that wait for records."""
 
 
-class PoolConnection(ClientConnection, asyncio.Protocol):
+class PoolConnection(GuardedConnection, asyncio.Protocol):
     """The connection of one client. current_request: the request that is being handled; those behind it wait."""
 
     def __init__(
@@ -80,7 +80,7 @@ class PoolConnection(ClientConnection, asyncio.Protocol):
             self._pace()
         except ProtocolError as problem:
             self.client.refuse(problem)
-        except BaseException as problem:  # noqa: BLE001 - see ClientConnection
+        except BaseException as problem:  # noqa: BLE001 - see GuardedConnection
             self.client.failed(problem)
 
     # Called by its transport
@@ -126,7 +126,7 @@ class PoolConnection(ClientConnection, asyncio.Protocol):
                 self._requests.handle(self, self._queue.popleft())
                 if self._queue:
                     self._step_loop.schedule(self)
-        except BaseException as problem:  # noqa: BLE001 - see ClientConnection
+        except BaseException as problem:  # noqa: BLE001 - see GuardedConnection
             self.client.failed(problem)
 
     def answer(self, request: FramedRequest, response: ResponseMessage | None) -> None:

@@ -14,8 +14,8 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from mesh.apis.listener_table import LISTENER_TABLE
-from mesh.listener.client_connection import ClientConnection
 from mesh.listener.client_transport import AUTHENTICATION_TIMEOUT, ClientTransport
+from mesh.listener.guarded_connection import GuardedConnection
 from mesh.listener.requests import PendingRequest
 from mesh.runtime.interception.stage import (
     NO_INTERCEPTION,
@@ -47,7 +47,7 @@ UNCHARGED: Final = frozenset({ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.SHARE_FETCH, 
 not load beside it."""
 
 
-class RelayConnection(ClientConnection, asyncio.BufferedProtocol):
+class RelayConnection(GuardedConnection, asyncio.BufferedProtocol):
     """The connection of one client. node: the node whose address the client connected to; None for the bootstrap
     address.
 
@@ -143,7 +143,7 @@ class RelayConnection(ClientConnection, asyncio.BufferedProtocol):
             self._pace()
             if self._opener.is_session_over:
                 self._check_idle()  # the last request may be one without a response
-        except BaseException as problem:  # noqa: BLE001 - see ClientConnection
+        except BaseException as problem:  # noqa: BLE001 - see GuardedConnection
             self.client.failed(problem)
 
     # Called by its transport

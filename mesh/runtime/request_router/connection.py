@@ -13,8 +13,8 @@ from contextlib import ExitStack
 from typing import Final
 
 from mesh.apis.listener_table import LISTENER_TABLE
-from mesh.listener.client_connection import ClientConnection
 from mesh.listener.client_transport import ClientTransport
+from mesh.listener.guarded_connection import GuardedConnection
 from mesh.listener.requests import PendingRequest
 from mesh.routing.features import with_apis
 from mesh.routing.names import RouteName
@@ -48,7 +48,7 @@ _SERVED_HERE: Final = {key: (each.versions.lowest, each.versions.highest) for ke
 _UNCHARGED: Final = frozenset({ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.SHARE_FETCH, ApiKey.SHARE_ACKNOWLEDGE})
 
 
-class RequestRouterConnection(ClientConnection, asyncio.BufferedProtocol):
+class RequestRouterConnection(GuardedConnection, asyncio.BufferedProtocol):
     """The connection of one client. node: the id of the node that the client connected to, as clients see it; None for
     an address that is no node's."""
 
@@ -105,7 +105,7 @@ class RequestRouterConnection(ClientConnection, asyncio.BufferedProtocol):
                 self._interception.requests(chunk)
             self.client.received(whole=True, unfinished=self.has_unfinished_frame)
             self._pace()
-        except BaseException as problem:  # noqa: BLE001 - see ClientConnection
+        except BaseException as problem:  # noqa: BLE001 - see GuardedConnection
             self.client.failed(problem)
 
     def pace_answers(self) -> None:

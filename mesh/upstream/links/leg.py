@@ -88,7 +88,7 @@ class Leg(asyncio.BufferedProtocol):
         owner = self._owner
         try:
             owner.leg_opened()
-        except BaseException as problem:  # noqa: BLE001 - see ClientConnection
+        except BaseException as problem:  # noqa: BLE001 - see GuardedConnection
             self._failed(owner, problem)
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -100,7 +100,7 @@ class Leg(asyncio.BufferedProtocol):
             chunk = self._chunks.read(nbytes)
             if owner is not None:
                 owner.leg_received(chunk)
-        except BaseException as problem:  # noqa: BLE001 - see ClientConnection
+        except BaseException as problem:  # noqa: BLE001 - see GuardedConnection
             self._failed(owner, problem)
 
     def eof_received(self) -> bool:
@@ -119,7 +119,7 @@ class Leg(asyncio.BufferedProtocol):
                 self._lingering.cancel()
             if owner is not None:
                 owner.leg_lost(f"the connection was closed: {exc}" if exc else "the broker closed the connection")
-        except BaseException as problem:  # noqa: BLE001 - see ClientConnection
+        except BaseException as problem:  # noqa: BLE001 - see GuardedConnection
             self._failed(owner, problem)
 
     def _full(self, *, is_full: bool) -> None:
@@ -127,7 +127,7 @@ class Leg(asyncio.BufferedProtocol):
         try:
             if owner is not None:
                 owner.leg_full(is_full=is_full)
-        except BaseException as problem:  # noqa: BLE001 - see ClientConnection
+        except BaseException as problem:  # noqa: BLE001 - see GuardedConnection
             self._failed(owner, problem)
 
     def _failed(self, owner: LegOwner | None, problem: BaseException) -> None:

@@ -22,13 +22,13 @@ SERVED = {
     "PrintableString with *": Odd(PRINTABLE, b"*@x"),
     "PrintableString with _ and &": Odd(PRINTABLE, b"a_b&c"),
     "T61String in latin-1": Odd(T61, "m\xfcller".encode("latin-1")),
+    "IA5String with a byte ff": Odd(IA5, b"a\xffb"),
     "BMPString": Odd(BMP, "m\xfcller".encode("utf-16-be")),
     "host with a byte ff": Odd(host=b"a\xffb.example"),
     "host in latin-1": Odd(host="m\xfcnchen.example".encode("latin-1")),
     "URI with a byte ff": Odd(host=b"a\xffb.example", places=["uri"]),
     "CRL point and AIA with a byte ff": Odd(host=b"a\xffb.example", places=["crl", "aia"]),
 }
-REFUSED = {"IA5String with a byte ff": Odd(IA5, b"a\xffb")}
 API_VERSIONS = struct.pack(">ihhih", 10, 18, 0, 1, -1)
 SCRAM = {"mechanisms": ["SCRAM-SHA-256"], "users": [{"name": "alice", "password": "sesame"}]}
 
@@ -97,18 +97,14 @@ def is_served(address: str, authority: Authority, pair: Pair) -> bool:
         return False
 
 
-@pytest.mark.parametrize("odd", [*SERVED.values(), *REFUSED.values()], ids=[*SERVED, *REFUSED])
-def test_a_client_is_served_or_refused_and_others_go_on(
+@pytest.mark.parametrize("odd", SERVED.values(), ids=SERVED)
+def test_a_client_is_served_as_by_a_broker_and_others_go_on(
     authority: Authority, mesh: RunningMesh, tmp_path: Path, odd: Odd
 ) -> None:
     addresses = {each["name"]: each["listen"] for each in mesh.configuration["virtual_clusters"]}
-    pair, good, should_be_served = issue(authority, tmp_path, odd), authority.issue("good"), odd in SERVED.values()
+    pair, good = issue(authority, tmp_path, odd), authority.issue("good")
     for name, address in addresses.items():
-        refused = mesh.metric("kafka_mesh_protocol_errors_total", virtual_cluster=name, reason="unauthenticated")
-        assert is_served(address, authority, pair) is should_be_served, name
-        if not should_be_served:
-            found = mesh.metric("kafka_mesh_protocol_errors_total", virtual_cluster=name, reason="unauthenticated")
-            assert found == refused + 1, name
+        assert is_served(address, authority, pair), name
         assert is_served(address, authority, good), name
         assert mesh.process.exit_code is None
         assert mesh.metric("kafka_mesh_task_failures_total") == 0

@@ -249,6 +249,7 @@ async def test_an_engine_that_failed_is_created_again_and_told_what_the_older_on
         await asyncio.sleep(SETTLED)
         bench.upstream_health.remind()
     assert "engine works again" in [entry["event"] for entry in logs]
+    await peer.join()
     fetch = peer.fetch(peer.positions(), max_wait=5_000)
     newer.produce(0, first=0, count=3)
     assert peer.answer(fetch).responses[0].partitions[0].records, "what was not stored comes again"

@@ -11,7 +11,7 @@ import asyncio
 from mesh.listener.client_transport import ClientTransport
 
 
-class ClientConnection(asyncio.BaseProtocol):
+class GuardedConnection(asyncio.BaseProtocol):
     """The connection of one client. A subclass adds the calls that bring bytes. They have a guard inside them, since
     one around them would cost a further call:
 
