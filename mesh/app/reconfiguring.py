@@ -395,7 +395,7 @@ class Reconfiguring:
         start again."""
         try:
             yield
-        except Exception as problem:  # noqa: BLE001 - the process continues with what it can change
+        except Exception as problem:  # noqa: BLE001 - the next steps run all the same
             if not plan.touched:
                 self._problems.append(reason_of(problem))
                 self._reports.failed(_RELOAD, problem, None)

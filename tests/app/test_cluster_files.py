@@ -17,7 +17,8 @@ from mesh.listener.certificates import WatchedCertificate
 from mesh.listener.watched_files import Watched
 from mesh.records.spans import ClusterName
 from mesh.upstream.links.client_tls import ClientTls
-from tests.integration.security.certificates import Authority, Pair
+from tests.app.test_cluster_settings import properties_of
+from tests.integration.security.certificates import Authority
 
 pytestmark = pytest.mark.anyio
 EU = ClusterName("eu")
@@ -27,15 +28,6 @@ PASSWORD = "secret"
 @pytest.fixture
 def anyio_backend() -> str:
     return "asyncio"
-
-
-def properties_of(authority: Authority, pair: Pair) -> dict[str, str]:
-    return {
-        "security.protocol": "ssl",
-        "ssl.ca.location": str(authority.certificate),
-        "ssl.certificate.location": str(pair.certificate),
-        "ssl.key.location": str(pair.key),
-    }
 
 
 def by_links(properties: dict[str, str], changed: Callable[[], object]) -> Watched[Any] | None:
