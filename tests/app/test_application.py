@@ -66,10 +66,10 @@ async def test_one_line_names_the_property_for_which_librdkafka_reads_a_cluster(
         "target": {"pool": {"topics": [topic], "groups": ["*"]}},
     }
     config = Config.model_validate({"clusters": clusters, "virtual_clusters": [shop]})
-    clusters_of_app = Application(config, Path("mesh.yaml"))._clusters
+    upstream = Application(config, Path("mesh.yaml"))._clusters
     names = [each.name for each in config.clusters]
     with capture_logs() as logs:
-        clusters_of_app.begin(await clusters_of_app.prepare(config, names, []))
+        upstream.begin(await upstream.prepare(config, names, []))
     (line,) = [entry for entry in logs if entry["event"] == "cluster read by librdkafka"]
     assert (line["log_level"], line["cluster"]) == ("warning", "us")
     assert line["reason"].startswith("sasl.mechanism is OAUTHBEARER")
