@@ -3,8 +3,11 @@ away."""
 
 from __future__ import annotations
 
+import io
 import logging
+import os
 import queue
+import select
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -17,8 +20,8 @@ LAST_SECONDS: Final = 2.0
 
 
 class LogWriter:
-    """Writes texts to a stream in a thread, in order. report: called in that thread with the number of texts that were
-    left out, when there is room again; the text that it writes comes next."""
+    """A thread that writes texts to a stream, in order. report: called in that thread with the number of texts that
+    were left out, when there is room again; the text that it writes comes next."""
 
     def __init__(self, stream: TextIO, report: Callable[[int], None], most: int = MOST_ENTRIES) -> None:
         self.stream: Final = stream
@@ -66,6 +69,10 @@ class LogWriter:
 
     def _write(self, text: str) -> None:
         with suppress(OSError, ValueError):  # the reader is gone, or the stream is closed
+            descriptor = _descriptor_of(self.stream)
+            if descriptor is not None:
+                _write_all(descriptor, text.encode(self.stream.encoding, "backslashreplace"))
+                return
             self.stream.write(text)
             self.stream.flush()
 
@@ -86,3 +93,20 @@ class ThreadedHandler(logging.Handler):
             self._writer.write(f"{self.format(record)}\n")
         except Exception:  # noqa: BLE001 - as every handler of the standard library does
             self.handleError(record)
+
+
+def _descriptor_of(stream: TextIO) -> int | None:
+    with suppress(io.UnsupportedOperation):
+        return stream.fileno()
+    return None
+
+
+def _write_all(descriptor: int, content: bytes) -> None:
+    """Writes `content` whole. Another process may have made a shared pipe non-blocking: a full one takes nothing then,
+    and Python's streams would lose the rest."""
+    rest = memoryview(content)
+    while rest:
+        try:
+            rest = rest[os.write(descriptor, rest) :]
+        except BlockingIOError:
+            select.select((), (descriptor,), ())

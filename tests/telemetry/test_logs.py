@@ -189,6 +189,25 @@ def test_a_reader_that_stops_reading_stops_nothing_else(monkeypatch: pytest.Monk
     assert {each["level"] for each in left_out} == {"warning"}
 
 
+def test_a_pipe_that_does_not_block_gets_every_entry() -> None:
+    """Another process that shares standard error may have set O_NONBLOCK: a full pipe is not a reader that is gone."""
+    read, write = os.pipe()
+    os.set_blocking(write, False)
+    texts = [f"{number} {'x' * 1_000}\n" for number in range(500)]
+    lines: list[str] = []
+    with open(read) as reader, open(write, "w") as stream:
+        writer = LogWriter(stream, lambda count: pytest.fail(f"{count} left out"))
+        for text in texts:
+            writer.write(text)
+        reading = threading.Thread(target=lambda: lines.extend(reader))
+        reading.start()
+        while not writer.flush():
+            pass
+        stream.close()
+        reading.join()
+    assert lines == texts
+
+
 def test_everything_is_written_at_the_end() -> None:
     stream = io.StringIO()
     writer = LogWriter(stream, lambda count: pytest.fail(f"{count} left out"))
