@@ -112,6 +112,7 @@ def test_members_beside_which_kafka_mesh_cannot_join(tmp_path: Path, cluster: Se
         bootstrap_servers=cluster.bootstrap_servers,
         group_id="bill-sticky",
         partition_assignment_strategy=[StickyPartitionAssignor],
+        metadata_max_age_ms=1_000,  # its first metadata may be of before the right
     )
     try:
         eventually("it has partitions", lambda: consumer.poll(100) or consumer.assignment(), timeout=START)

@@ -114,6 +114,8 @@ def test_a_member_that_is_stuck_with_small_transactions_holds_up_nobodys_commits
     ):
         held = take(stuck, 2_500)
         stuck.pause(stuck.assignment())
+        # This answer comes on the connection of the last Fetch, after the answer to that Fetch.
+        stuck.get_watermark_offsets(TopicPartition(bench.topic, 0), timeout=30, cached=False)
         for _ in range(5):
             produce(eu, bench.topic, 50, 1)
             take(busy, 50)
