@@ -34,5 +34,13 @@ class Folder:
         finally:
             stream.close()
 
+    def create(self, name: str) -> None:
+        """Writes an empty file in it."""
+        self._files.create(self._child(name), True).close()
+
+    def remove(self, name: str) -> None:
+        """Removes a file from it, if it is there."""
+        self._files.delete(self._child(name), False)
+
     def _child(self, name: str) -> Any:
         return self._jvm.org.apache.hadoop.fs.Path(self._path, name)

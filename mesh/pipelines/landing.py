@@ -10,6 +10,7 @@ from __future__ import annotations
 import signal
 import sys
 import threading
+import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -22,9 +23,12 @@ from pydantic import Field, ValidationError
 from mesh.config.base import Model
 from mesh.pipelines.batches import Batches, SinkLog
 from mesh.pipelines.checkpoints import NONE, Checkpoint
+from mesh.pipelines.claims import FOLDER as CLAIMS
+from mesh.pipelines.claims import Claims
 from mesh.pipelines.continuing import LandedBatch, check
 from mesh.pipelines.delta import append_once, last_batch
 from mesh.pipelines.hadoop import Folder
+from mesh.pipelines.sink import add_batch
 from mesh.pipelines.spark import session
 
 if TYPE_CHECKING:
@@ -136,11 +140,7 @@ def start(spark: SparkSession, landing: Landing, available_now: bool = False) ->
     if landing.one_file:
         rows = rows.repartition(landing.tasks, *PARTITIONS)
     writer = rows.writeStream.queryName("kafka-mesh landing").option("checkpointLocation", landing.checkpoint)
-    if landing.format == "delta":
-        writer = writer.foreachBatch(into_delta(spark, landing))
-    else:
-        writer = writer.format("parquet").partitionBy(*PARTITIONS).option("path", landing.table)
-        writer = writer.option("maxRecordsPerFile", landing.max_records_per_file)
+    writer = writer.foreachBatch((into_delta if landing.format == "delta" else into_parquet)(spark, landing))
     if available_now:
         return writer.trigger(availableNow=True).start()
     return writer.trigger(processingTime=f"{landing.trigger:g} seconds").start()
@@ -156,6 +156,10 @@ def batches_of(spark: SparkSession, landing: Landing) -> Batches:
     return Batches(spark, _folder_of_batches(landing), checkpoint_of(spark, landing), landed)
 
 
+def claims_of(spark: SparkSession, landing: Landing) -> Claims:
+    return Claims(Folder(spark, f"{landing.table}/{CLAIMS}"), uuid.uuid4().hex)
+
+
 def _folder_of_batches(landing: Landing) -> str:
     return landing.batches or f"{landing.table.rstrip('/')}_batches"
 
@@ -168,9 +172,11 @@ def check_checkpoint(spark: SparkSession, landing: Landing) -> None:
         check(checkpoint, landing.checkpoint, _landed_in_delta(landing, checkpoint, batches), _REMEDY_OF_DELTA)
         return
     log = f"{landing.table}/_spark_metadata"
-    last = batches.last()
+    claims = claims_of(spark, landing)
+    last, claimed = batches.last(), claims.last()
     landed = [
         LandedBatch(log, SinkLog(Folder(spark, log)).last()),
+        LandedBatch(f"{landing.table}/{CLAIMS}", claimed, partial(claims.is_of, claimed)),
         LandedBatch(_folder_of_batches(landing), last, partial(batches.is_of, last)),
     ]
     check(checkpoint, landing.checkpoint, landed, _REMEDY)
@@ -198,6 +204,18 @@ def app_of(holder: str) -> str:
     return f"kafka-mesh {holder}"
 
 
+def into_parquet(spark: SparkSession, landing: Landing) -> Callable[[DataFrame, int], None]:
+    """Returns the function for foreachBatch. It calls Spark's sink for files, which passes over a batch that its log
+    has. Raises OtherCheckpoint if the batch may be another one."""
+    checkpoint, claims = checkpoint_of(spark, landing), claims_of(spark, landing)
+
+    def land_batch(frame: DataFrame, batch: int) -> None:
+        claims.claim(batch, checkpoint.leased(batch).lease)
+        add_batch(frame, batch, landing.table, PARTITIONS, {"maxRecordsPerFile": str(landing.max_records_per_file)})
+
+    return land_batch
+
+
 def into_delta(spark: SparkSession, landing: Landing) -> Callable[[DataFrame, int], None]:
     """Returns the function for foreachBatch. Both tables know their batches, so a repeated batch changes nothing."""
     checkpoint, batches = checkpoint_of(spark, landing), batches_of(spark, landing)
@@ -215,7 +233,8 @@ def into_delta(spark: SparkSession, landing: Landing) -> Callable[[DataFrame, in
 
 def land(spark: SparkSession, landing: Landing, is_stopped: Callable[[], bool], available_now: bool = False) -> None:
     """Lands until the query ends or `is_stopped` returns True; raises the query's error. If the error is that a Python
-    process started too slowly, the query is started again."""
+    process started too slowly, the query is started again. If another query has taken the table, raises
+    OtherCheckpoint."""
     batches = batches_of(spark, landing)
     for attempt in range(ATTEMPTS):
         query = start(spark, landing, available_now)
@@ -229,6 +248,7 @@ def land(spark: SparkSession, landing: Landing, is_stopped: Callable[[], bool], 
             return
         except Exception as problem:
             if attempt == ATTEMPTS - 1 or SLOW_START not in str(problem):
+                check_checkpoint(spark, landing)
                 raise
 
 

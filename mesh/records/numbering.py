@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import Final, NamedTuple
 
-from mesh.records.batch import HEADER_SIZE, LAST_DELTA_AT, CorruptBatch, seal
+from mesh.records.batch import LAST_DELTA_AT, CorruptBatch, seal
 from mesh.records.crc_shift import patched
 from mesh.records.rewrite import RecordFields, head_of, rewritten, whole_batches
 
@@ -40,10 +40,9 @@ class ProducerBatch(NamedTuple):
 
 
 def producer_batch(records: memoryview) -> ProducerBatch:
-    """Reads the producer's fields of the one batch for a partition in a Produce request. Raises OldFormat. Raises
-    CorruptBatch, also for numbers that brokers refuse."""
-    batches = list(whole_batches(records))
-    if len(batches) != 1 or len(batches[0]) != len(records) or len(records) < HEADER_SIZE:
+    """Reads the producer's fields of the one batch for a partition in a Produce request. Ignores the same bytes behind
+    it as a broker. Raises OldFormat. Raises CorruptBatch, also for numbers that brokers refuse."""
+    if sum(1 for _ in whole_batches(records)) != 1:
         raise CorruptBatch("not one batch in a partition of a Produce request")
     head = head_of(records)
     producer_id, epoch, sequence = _PRODUCER.unpack_from(records, _PRODUCER_AT)

@@ -177,7 +177,10 @@ class AnswerWalker(ChunkWalker):
         self._finish()
 
     def _topic(self) -> Walk:
-        return self._pass(TOPIC_ID) if self._version >= _FIRST_WITH_TOPIC_IDS else self._byte_string()
+        return self._topic_id() if self._version >= _FIRST_WITH_TOPIC_IDS else self._byte_string()
+
+    def _topic_id(self) -> Walk:
+        return self._pass(TOPIC_ID)
 
     def _pass_usual_partitions(self, most: int) -> int:
         """Passes partitions in the chunk that have no aborted transactions and no tagged fields, and stops at any
@@ -277,7 +280,7 @@ class AnswerWalker(ChunkWalker):
         yield from self._byte_string()
         yield from self._pass(_LOCK_TIMEOUT)
         for _ in range((yield from self._count(_TOPIC))):
-            yield from self._pass(TOPIC_ID)
+            yield from self._topic_id()
             for _ in range((yield from self._count(_SHARE_PARTITION))):
                 yield from self._share_partition()
             yield from self._tagged_fields()

@@ -1,10 +1,10 @@
-"""Checks the topics in a Fetch answer while it passes through in chunks.
+"""Checks the topics in a Fetch or ShareFetch answer while it passes through in chunks.
 
 A broker answers what it has read in a request. If it read anything that the mesh did not, its answer has a topic that
 was not asked for. So the mesh looks at the topics of an answer where it has judged those of the request. Records are
 neither copied nor read.
 
-The layouts are those of FetchResponse.json of Apache Kafka 4.4.
+The layouts are those of FetchResponse.json and ShareFetchResponse.json of Apache Kafka 4.4.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from struct import Struct
 from typing import Final, TypeAlias
 from uuid import UUID
 
-from mesh.wire.answer_walker import TOPIC_ID, AnswerWalker
+from mesh.wire.answer_walker import TOPIC_ID, VERSIONS, AnswerWalker
 from mesh.wire.apis import ApiKey
 from mesh.wire.chunk_walker import Walk, WalkToNumber
 from mesh.wire.errors import ProtocolError
@@ -23,9 +23,10 @@ from mesh.wire.reader import INT16, INT32
 from mesh.wire.text import text_of
 
 IsExpected: TypeAlias = Callable[[str | UUID], bool]
-"""Returns True if an answer may have a topic. Versions before 13 name it; later ones have its id."""
+"""Returns True if an answer may have a topic. Fetch before version 13 names it; later ones and ShareFetch have its
+id."""
 
-_CHECKED: Final = {ApiKey.FETCH: range(4, 19)}
+_CHECKED: Final = {ApiKey.FETCH: range(4, 19), ApiKey.SHARE_FETCH: VERSIONS[ApiKey.SHARE_FETCH]}
 _FIRST_WITH_LOG_START: Final = 5
 _FIRST_WITH_SESSION: Final = 7
 _FIRST_WITH_PREFERRED_REPLICA: Final = 11
@@ -44,31 +45,32 @@ _LONGEST_NAME: Final = (1 << 15) - 1
 class FetchedTopics:
     """The check of one answer."""
 
-    __slots__ = ("_is_expected", "_version", "_walker")
+    __slots__ = ("_api_key", "_is_expected", "_version", "_walker")
 
-    def __init__(self, version: int, is_expected: IsExpected) -> None:
+    def __init__(self, api_key: ApiKey, version: int, is_expected: IsExpected) -> None:
+        self._api_key: Final = api_key
         self._version: Final = version
         self._is_expected: Final = is_expected
         self._walker: _TopicWalker | None = None
 
     def feed(self, buffer: Buffer) -> None:
         """Takes the next bytes of the answer, which begins with its length, all in the first buffer. Raises
-        ProtocolError if a topic is not expected, or the bytes are no answer to a Fetch."""
+        ProtocolError if a topic is not expected, or the bytes are no answer of this API."""
         chunk = memoryview(buffer)
         if self._walker is None:
             (length,) = INT32.unpack_from(chunk)
-            self._walker = _TopicWalker(self._version, length, self._is_expected)
+            self._walker = _TopicWalker(self._api_key, self._version, length, self._is_expected)
             chunk = chunk[INT32.size :]
         self._walker.feed(chunk)
 
 
 class _TopicWalker(AnswerWalker):
-    """Walks over an answer to a Fetch, and changes nothing."""
+    """Walks over an answer, and changes nothing."""
 
     __slots__ = ("_is_expected",)
 
-    def __init__(self, version: int, length: int, is_expected: IsExpected) -> None:
-        super().__init__(ApiKey.FETCH, version, length)
+    def __init__(self, api_key: ApiKey, version: int, length: int, is_expected: IsExpected) -> None:
+        super().__init__(api_key, version, length)
         self._is_expected: Final = is_expected
 
     @classmethod
@@ -83,9 +85,15 @@ class _TopicWalker(AnswerWalker):
 
     def _topic(self) -> Walk:
         if self._version >= _FIRST_WITH_TOPIC_IDS:
-            self._check(UUID(bytes=(yield from self._bytes(TOPIC_ID))))
+            yield from self._topic_id()
         else:
             yield from self._name((yield from self._count(1)))
+
+    def _topic_id(self) -> Walk:
+        check_topic(UUID(bytes=(yield from self._bytes(TOPIC_ID))), self._is_expected)
+
+    def _node_endpoints(self) -> Walk:
+        return self._endpoints()
 
     def _old_fetch(self) -> Walk:
         """Walks over an answer without compact lengths and tagged fields."""
@@ -110,7 +118,7 @@ class _TopicWalker(AnswerWalker):
     def _name(self, length: int) -> Walk:
         if length > _LONGEST_NAME:
             raise ProtocolError("invalid_length", f"a topic name of {length} bytes")
-        self._check(text_of((yield from self._bytes(length))))
+        check_topic(text_of((yield from self._bytes(length))), self._is_expected)
 
     def _bytes(self, size: int) -> Generator[None, None, bytes]:
         taken = bytearray()
@@ -121,6 +129,8 @@ class _TopicWalker(AnswerWalker):
                 yield
         return bytes(taken)
 
-    def _check(self, topic: str | UUID) -> None:
-        if not self._is_expected(topic):
-            raise ProtocolError("unexpected_response", f"a Fetch answer with {topic}, which was not asked for")
+
+def check_topic(topic: str | UUID, is_expected: IsExpected) -> None:
+    """Raises ProtocolError if an answer may not have a topic."""
+    if not is_expected(topic):
+        raise ProtocolError("unexpected_response", f"a Fetch answer with {topic}, which was not asked for")

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from functools import cache
 from struct import error as StructError
 from typing import Any, Final
+from uuid import UUID
 
 from mesh.wire.apis import ApiKey, is_flexible
 from mesh.wire.bodies import Body
@@ -35,6 +36,7 @@ __all__ = [
     "read_request",
     "read_tree",
     "read_views",
+    "topic_of",
     "write_pieces",
     "write_tree",
 ]
@@ -74,6 +76,12 @@ def read_request(api_key: ApiKey, version: int, frame: memoryview, body: int) ->
 def read_views(api_key: ApiKey, version: int, side: Direction, body: memoryview) -> Tree:
     """Reads a body like `read_tree`. Records are slices of the body, which must not change while they are in use."""
     return _read(api_key, version, side, ViewCursor(body))
+
+
+def topic_of(element: Tree) -> str | UUID:
+    """Returns the topic that an element of a Fetch or ShareFetch is about: its id if it has one, else its name."""
+    topic_id: UUID = element.get("topic_id", ZERO_ID)
+    return topic_id if topic_id != ZERO_ID or "topic" not in element else str(element["topic"])
 
 
 def _read(api_key: ApiKey, version: int, side: Direction, cursor: Cursor) -> Tree:

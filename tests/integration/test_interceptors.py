@@ -53,6 +53,13 @@ def mesh(cluster: KafkaCluster, tmp_path_factory: pytest.TempPathFactory) -> Ite
                 "config": {"header": "region", "equals": "eu"},
                 **fetched,
             },
+            {
+                "name": "only-eu-in",
+                "type": "filter",
+                "topics": ["kept*"],
+                "config": {"header": "region", "equals": "eu"},
+                **produced,
+            },
             {"name": "small", "type": "size", "topics": ["small*"], "config": {"maximum": "1KiB"}, **produced},
             {
                 "name": "who",
@@ -198,16 +205,18 @@ def test_aborted_records_are_not_shown(cluster: KafkaCluster, mesh: RelayMesh) -
     assert [offset for offset, _, _ in read(mesh.bootstrap_servers, topic, 2)] == [2]
 
 
-def test_bytes_behind_a_batch_are_refused_as_by_a_broker(cluster: KafkaCluster, mesh: RelayMesh) -> None:
-    """They never reach the broker: the mesh leaves out those that a broker ignores, and refuses the others."""
-    cluster.create_topic("small-tails", 1)
+@pytest.mark.parametrize("name", ["small-tails", "kept-tails"])
+def test_bytes_behind_a_batch_are_refused_as_by_a_broker(name: str, cluster: KafkaCluster, mesh: RelayMesh) -> None:
+    """They never reach the broker: the mesh leaves out those that a broker ignores, and refuses the others. `kept` has
+    an interceptor that may drop records."""
+    cluster.create_topic(name, 1)
     known = [RawConnection(Endpoint.of(each)) for each in (cluster.bootstrap_servers, mesh.bootstrap_servers)]
     for tail, is_ignored in tails():
         records = PLAIN + tail
-        topic = pack(">ih", 1, 11) + b"small-tails" + pack(">iii", 1, 0, len(records)) + records
+        topic = pack(">ih", 1, len(name)) + name.encode() + pack(">iii", 1, 0, len(records)) + records
         produce = pack(">hhih", ApiKey.PRODUCE, 3, 5, -1) + pack(">hhi", -1, -1, 10_000) + topic
         answers = [each.ask(produce) for each in known]
-        codes = [each and unpack_from(">h", each, 29)[0] for each in answers]
+        codes = [each and unpack_from(">h", each, 18 + len(name))[0] for each in answers]
         assert codes == [0 if is_ignored else int(ErrorCode.CORRUPT_MESSAGE)] * 2, tail
     for each in known:
         each.close()

@@ -116,8 +116,26 @@ def test_it_begins_again_when_python_was_slow_to_start_and_only_then(
     runs = [Query(problem) for problem in problems]
     monkeypatch.setattr(landing, "start", lambda *_: runs.pop(0))
     monkeypatch.setattr(landing, "batches_of", lambda *_: None)
+    monkeypatch.setattr(landing, "check_checkpoint", lambda *_: None)
     config = Landing.model_validate(NEEDED | {"format": "delta"})
     spark: Any = None
     with pytest.raises(RuntimeError, match=raised) if raised else nullcontext():
         landing.land(spark, config, lambda: False)
     assert len(runs) == left
+
+
+def test_a_query_that_fails_since_another_lands_its_batches_names_the_checkpoint(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from mesh.pipelines import landing
+
+    def check(*_: object) -> None:
+        raise OtherCheckpoint("checkpoint: a copy")
+
+    monkeypatch.setattr(landing, "start", lambda *_: Query("a long traceback of Java"))
+    monkeypatch.setattr(landing, "batches_of", lambda *_: None)
+    monkeypatch.setattr(landing, "check_checkpoint", check)
+    config = Landing.model_validate(NEEDED | {"format": "delta"})
+    spark: Any = None
+    with pytest.raises(OtherCheckpoint, match="a copy"):
+        landing.land(spark, config, lambda: False)

@@ -10,13 +10,19 @@ from typing import Any
 import pytest
 
 from mesh.pipelines.continuing import OtherCheckpoint
-from mesh.pipelines.landing import Landing, batches_of, start
+from mesh.pipelines.landing import Landing, batches_of, check_checkpoint, start
 from tests.integration.bench import Bench
+from tests.integration.processes import eventually
 from tests.spark.session import finish
 from tests.spark.test_short import landing_of
 from tests.spark.test_source import places, stored_places
 
 pytestmark = [pytest.mark.alone, pytest.mark.timeout(900)]
+
+
+def with_short_leases(landing: Landing) -> Landing:
+    source = landing.source.model_copy(update={"options": {"mesh.lease.ttl.seconds": "60"}})
+    return landing.model_copy(update={"source": source})
 
 
 def land_available(spark: Any, landing: Landing) -> None:
@@ -91,9 +97,7 @@ def test_the_newest_copy_continues_after_others_were_refused(bench: Bench, spark
 def test_a_delta_table_continues_with_a_new_checkpoint(bench: Bench, spark: Any, tmp_path: Path) -> None:
     """Its last batch was not acknowledged yet, so it may come again. The table of batches has those of both."""
     bench.start_mesh()
-    options = {"mesh.lease.ttl.seconds": "60"}
-    landing = landing_of(bench, tmp_path, format="delta")
-    landing = landing.model_copy(update={"source": landing.source.model_copy(update={"options": options})})
+    landing = with_short_leases(landing_of(bench, tmp_path, format="delta"))
     bench.feed(1_000)
     land_available(spark, landing)
     before = holders(spark, landing)
@@ -105,3 +109,33 @@ def test_a_delta_table_continues_with_a_new_checkpoint(bench: Bench, spark: Any,
     after = holders(spark, landing)
     assert len(after) == 2
     assert after.items() >= before.items(), "no batch of the first checkpoint is overwritten"
+
+
+def test_a_copy_that_runs_beside_its_original_acknowledges_nothing_that_the_table_lacks(
+    bench: Bench, spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both pass the check at their start. Then the table has the next batch of one, and passes over that of the
+    other."""
+    bench.start_mesh()
+    landing = with_short_leases(landing_of(bench, tmp_path))
+    copy = landing.model_copy(update={"checkpoint": str(tmp_path / "copy")})
+    bench.feed(400)
+    land_available(spark, landing)
+    shutil.copytree(landing.checkpoint, copy.checkpoint)
+    check_checkpoint(spark, copy)
+    bench.feed(400)
+    land_available(spark, landing)
+    bench.feed(1_000)
+    with monkeypatch.context() as patch:
+        patch.setattr("mesh.pipelines.landing.check_checkpoint", lambda *_: None)  # it has passed
+        with pytest.raises(Exception, match="OtherCheckpoint"):
+            start(spark, copy, available_now=True).awaitTermination()
+    eventually("the table has everything", lambda: lands_all(spark, landing, bench), timeout=120)
+
+
+def lands_all(spark: Any, landing: Landing, bench: Bench) -> bool:
+    """Lands what is free, and returns whether the table has everything, each record once."""
+    land_available(spark, landing)
+    landed, stored = places(rows_of(spark, landing)), Counter(stored_places(bench.stored()))
+    assert not landed - stored, "a record landed twice"
+    return landed == stored

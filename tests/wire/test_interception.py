@@ -355,7 +355,7 @@ def test_an_answer_that_stays_is_checked_before_it_passes(cuts: list[int]) -> No
     for topic in ("orders", "others"):
         frames = frames_of(frozenset({1}))
         frames.receive_requests(memoryview(request(1)))
-        frames.decide(Decision([b"fetch"], check=FetchedTopics(9, {topic}.__contains__)))
+        frames.decide(Decision([b"fetch"], check=FetchedTopics(ApiKey.FETCH, 9, {topic}.__contains__)))
         with nullcontext() if topic == "orders" else pytest.raises(ProtocolError, match="which was not asked for"):
             for chunk in chunks(answer(1, body), cuts):
                 frames.receive_answers([chunk])

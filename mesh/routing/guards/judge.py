@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final, Protocol
+from uuid import UUID
 
 from mesh.routing.guards.authorization import Judgement, TopicIdNames
 from mesh.routing.guards.judging import judge
@@ -57,6 +59,11 @@ class Judge:
         if judgement is None and completed is not request:
             return Judgement(completed)  # topics that are allowed by now are in it
         return judgement
+
+    @property
+    def share_topics(self) -> Collection[UUID]:
+        """The ids of the topics that the answer to the last judged ShareFetch may have."""
+        return self._share_sessions.topics
 
     def metadata(self, request: Tree, version: int) -> JudgedMetadata:
         return judged_metadata(request, version, self.access, self.topics)

@@ -51,13 +51,17 @@ class ShareSessionTopics:
 
     def __init__(self) -> None:
         self._sessions: dict[tuple[str, str], _Session] = {}
+        self.topics: Collection[UUID] = ()
+        """The ids of the topics that the answer to the last request may have. A topic that its session has forgotten
+        stays, since a request may forget and acknowledge at once."""
 
     def fetched(self, request: Tree, access: Access, topics: TopicIdNames) -> Tree | None:
         """Adds the refused topics of its session to a ShareFetch, and those that are allowed since. None: the client
         must open a new session. The client may READ the group."""
         key, epoch = (request["group_id"] or "", request["member_id"] or ""), request["share_session_epoch"]
         if epoch == _LAST:
-            self._sessions.pop(key, None)
+            ended = self._sessions.pop(key, None)
+            self.topics = _numbers(request["topics"]).keys() | (set() if ended is None else ended.allowed)
             return request
         if epoch == _FIRST:
             self._begin(key)
@@ -70,6 +74,7 @@ class ShareSessionTopics:
         _forget(session, request["forgotten_topics_data"] or ())
         asked = _numbers(request["topics"])
         _note(session, asked, access, topics)
+        self.topics = session.allowed
         again = _elements({**session.refused, **session.granted}, asked)
         self._bound(key)
         return {**request, "topics": [*request["topics"], *again]} if again else request

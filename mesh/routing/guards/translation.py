@@ -86,12 +86,19 @@ class GuardedTranslation:
         self._judge: Final = judge
 
     def request(self, head: RequestHead, frame: memoryview) -> PassedRequest | None:
-        fetched: set[str | UUID] = set()
-        judged = self._judged(ApiKey(head.api_key), head.api_version, frame, fetched)
+        api_key, topics = ApiKey(head.api_key), set[str | UUID]()
+        judged = self._judged(api_key, head.api_version, frame, topics)
         passed = None if judged is None else self._inner.request(head, judged)
-        if passed is None or head.api_key != ApiKey.FETCH or self._judge.access.is_unlimited:
+        if passed is None or self._judge.access.is_unlimited:
             return passed
-        return passed._replace(check=FetchedTopics(head.api_version, fetched.__contains__))
+        match api_key:
+            case ApiKey.FETCH:
+                return passed._replace(check=FetchedTopics(api_key, head.api_version, topics.__contains__))
+            case ApiKey.SHARE_FETCH:
+                topics_of_session = self._judge.share_topics
+                return passed._replace(check=FetchedTopics(api_key, head.api_version, topics_of_session.__contains__))
+            case _:
+                return passed
 
     def passes_unchanged(self, produced: OnePartition) -> bool:
         return self._judge.access.is_unlimited and self._inner.passes_unchanged(produced)

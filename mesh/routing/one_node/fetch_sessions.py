@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeAlias
-from uuid import UUID
+from typing import Final, TypeAlias
 
 from mesh.routing.one_node.leaders import Topic
 from mesh.wire.errors import ErrorCode
-from mesh.wire.trees import ZERO_ID, Tree
+from mesh.wire.trees import Tree, topic_of
 
 MOST_SESSIONS: Final = 8
 """The most sessions of one connection; one more ends the oldest. Clients use one session."""
@@ -153,12 +152,6 @@ class FetchSessions:
 def next_epoch(epoch: int) -> int:
     """Returns the epoch that follows in a session."""
     return epoch + 1 if epoch < _HIGHEST else FIRST_EPOCH + 1
-
-
-def topic_of(element: Mapping[str, Any]) -> Topic:
-    """Returns the topic that an element of a Fetch request or answer is about."""
-    topic_id: UUID = element.get("topic_id", ZERO_ID)
-    return topic_id if topic_id != ZERO_ID or "topic" not in element else str(element["topic"])
 
 
 def _partitions(request: Tree) -> Iterator[tuple[Key, Tree]]:

@@ -4,8 +4,10 @@ merged."""
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 from contextlib import suppress
 from typing import Final
+from uuid import UUID
 
 from mesh.routing.guards.elements import topic_ids_in
 from mesh.routing.guards.judge import Judge
@@ -36,11 +38,12 @@ from mesh.wire.addresses import carries_addresses, with_addresses
 from mesh.wire.apis import ApiKey, has_tagged_response_header
 from mesh.wire.entities import Direction
 from mesh.wire.errors import ErrorCode
+from mesh.wire.fetched_topics import check_topic
 from mesh.wire.messages import Buffer
 from mesh.wire.passing import REQUEST_HEAD, RequestHead
 from mesh.wire.produce_batches import body_of
 from mesh.wire.reader import INT32
-from mesh.wire.trees import Tree, read_tree, write_tree
+from mesh.wire.trees import Tree, read_tree, topic_of, write_tree
 
 log = get_logger(__name__)
 
@@ -120,14 +123,18 @@ class RouterRequests:
             request = self._with_leaf_producer_ids(asker, version, frame)
         await self._groups.learn(topic_ids_in(request, entity_lists(api_key, version)))
         judgement = judge.judgement(api_key, version, request)
+        share_topics = judge.share_topics
         if judgement is None:
-            return await self._answer_divided(asker, api_key, version, request, is_judged=True)
+            answer = await self._answer_divided(asker, api_key, version, request, is_judged=True)
+            _check_topics(api_key, request, answer, share_topics)
+            return answer
         asker.refused(api_key, frame, judgement.refusals)
         if judgement.request is None:
             assert judgement.refused is not None, "nothing is left of it"
             return judgement.refused
         seen = self._entities.seen_with(judge.access)
         answer = await self._answer_divided(asker, api_key, version, judgement.request, seen, is_judged=True)
+        _check_topics(api_key, judgement.request, answer, share_topics)
         if judgement.refused is not None:
             answer = _with_refused(Division(api_key, version, request, seen, {}, None), answer, judgement.refused)
         if judgement.complete is not None:
@@ -248,6 +255,16 @@ def _refused_whole(
             return ErrorCode.NOT_COORDINATOR
         case _:
             return None
+
+
+def _check_topics(api_key: ApiKey, request: Tree, answer: Tree, share_topics: Collection[UUID]) -> None:
+    """Raises ProtocolError for an answer with records of a topic that the judged request did not ask for. share_topics:
+    those of its session, for a ShareFetch."""
+    if api_key not in (ApiKey.FETCH, ApiKey.SHARE_FETCH):
+        return
+    topics = share_topics if api_key is ApiKey.SHARE_FETCH else {topic_of(each) for each in request["topics"]}
+    for each in answer["responses"]:
+        check_topic(topic_of(each), topics.__contains__)
 
 
 def _with_refused(division: Division, answer: Tree, refused: Tree) -> Tree:

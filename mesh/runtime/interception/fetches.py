@@ -100,7 +100,7 @@ class FetchRequests:
 
     def _passed(self, request: ReadRequest) -> Decision:
         """Lets the answer pass as it comes, if no interceptor wants to see its topics."""
-        return Decision([request.frame], check=FetchedTopics(request.head.api_version, self._is_unwanted))
+        return Decision([request.frame], check=_check_of(request.head, self._is_unwanted))
 
     def _in_new_session(self, request: ReadRequest) -> Decision:
         """Waits for the whole answer, to learn the id of the session. So its size is limited."""
@@ -158,7 +158,7 @@ class OpenedSession:
         self.id: int | None = None
 
     async def changed(self, answer: memoryview) -> Sequence[Buffer]:
-        FetchedTopics(self._head.api_version, self._is_expected).feed(answer)
+        _check_of(self._head, self._is_expected).feed(answer)
         spans = body_of_answer(self._head, answer)
         spans.skip(INT32.size + INT16.size)  # throttle_time_ms, error_code
         self.id = spans.int32()
@@ -255,6 +255,10 @@ class InterceptedFetchAnswer:
             _fail(partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)
             return True
         return has_records
+
+
+def _check_of(head: RequestHead, is_expected: IsExpected) -> FetchedTopics:
+    return FetchedTopics(ApiKey.FETCH, head.api_version, is_expected)
 
 
 def _fail(partition: Tree, code: ErrorCode) -> None:

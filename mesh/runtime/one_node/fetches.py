@@ -10,7 +10,7 @@ from typing import Final
 
 from mesh.routing.kit.errors import error_answer
 from mesh.routing.one_node.fetch_join import Broker, ClientFetch, FetchJoin, LegRequest
-from mesh.routing.one_node.fetch_sessions import FetchSessions, Key, Resolved, topic_of
+from mesh.routing.one_node.fetch_sessions import FetchSessions, Key, Resolved
 from mesh.routing.one_node.leaders import Topic
 from mesh.routing.one_node.leg_sessions import LegSession
 from mesh.routing.one_node.rewriting import VisibleNodes
@@ -21,7 +21,7 @@ from mesh.tasks import OwnedTask, TaskName, begin
 from mesh.upstream.links.handshake import Unreachable
 from mesh.wire.apis import ApiKey
 from mesh.wire.errors import ErrorCode, ProtocolError
-from mesh.wire.trees import ZERO_ID, Tree
+from mesh.wire.trees import ZERO_ID, Tree, topic_of
 
 LEADER_ERRORS: Final = frozenset(
     {

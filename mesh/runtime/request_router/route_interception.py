@@ -52,6 +52,9 @@ class RouteInterception:
         if sending is None:
             return list(decision.answer or ())
         answer = await sending
+        if decision.check is not None:
+            for buffer in answer:
+                decision.check.feed(buffer)
         if decision.change is None or not answer:
             return answer
         changed = await decision.change.changed(memoryview(b"".join(answer)))

@@ -149,25 +149,66 @@ async def test_a_fetch_of_what_is_allowed_passes_without_a_session() -> None:
         assert answer["error_code"] == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
+@pytest.mark.parametrize("refused", [(), ("secret",)])
 @pytest.mark.parametrize("node", [0, US])
 @pytest.mark.parametrize("version", [4, 11, 12, 13, 17])
 @anyhow
-async def test_a_topic_that_was_not_asked_for_passes_in_no_answer(version: int, node: int) -> None:
-    """A broker that reads more in a Fetch than the mesh does."""
+async def test_a_topic_that_was_not_asked_for_passes_in_no_answer(
+    version: int, node: int, refused: Sequence[str]
+) -> None:
+    """A broker that reads more in a Fetch than the mesh does. refused: with such topics the mesh answers a Fetch
+    itself."""
 
     def with_another(api_key: ApiKey, version: int, request: Tree) -> Tree:
-        another = fetch("us.secret" if node else "secret", by_id=version > 12)["topics"]
+        another = fetch("us.hidden" if node else "hidden", by_id=version > 12)["topics"]
         return fetched(api_key, version, {**request, "topics": [*request.get("topics", ()), *another]})
 
     async with under(ORDERS) as made:
         (made.us if node else made.eu).answers = fetched
         client = await made.client(node)
         await client.asked(ApiKey.METADATA, 12, {"topics": None})
-        asked = fetch("us.orders" if node else "orders", by_id=version > 12)
-        assert len((await client.asked(ApiKey.FETCH, version, asked))["responses"]) == 1
+        prefix = "us." if node else ""
+        asked = fetch(*(prefix + each for each in ("orders", *refused)), by_id=version > 12)
+        assert len((await client.asked(ApiKey.FETCH, version, asked))["responses"]) == 1 + len(refused)
         (made.us if node else made.eu).answers = with_another
         with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
             await client.asked(ApiKey.FETCH, version, asked)
+
+
+def share_fetch(epoch: int, *more: str) -> Tree:
+    """The first request of a session asks for `orders`."""
+    topics = ["orders", *more] if epoch == 0 else []
+    asked = [{"topic_id": topic_id(each), "partitions": [{"partition_index": 0}]} for each in topics]
+    return {"group_id": "g", "member_id": "m", "share_session_epoch": epoch, "topics": asked}
+
+
+@pytest.mark.parametrize("refused", [(), ("secret",)])
+@pytest.mark.parametrize("epoch", [0, 1, 2, -1])
+@pytest.mark.parametrize("version", [1, 2])
+@anyhow
+async def test_a_topic_that_a_share_session_never_asked_for_passes_in_no_answer(
+    version: int, epoch: int, refused: Sequence[str]
+) -> None:
+    told: list[str] = []
+
+    def shared(api_key: ApiKey, version: int, request: Tree) -> Tree:
+        if api_key is not ApiKey.SHARE_FETCH:
+            return {}
+        partition = {"partition_index": 0, "records": b"records", "acquired_records": []}
+        return {"responses": [{"topic_id": topic_id(each), "partitions": [partition]} for each in told]}
+
+    async with under(ORDERS, rule(ResourceType.GROUP, "g")) as made:
+        made.eu.topics.append(topic("hidden"))
+        made.eu.answers = shared
+        client = await made.client(0)
+        await client.asked(ApiKey.METADATA, 12, {"topics": None})
+        for before in range(epoch if epoch >= 0 else 2):
+            told[:] = ["orders"]
+            answer = await client.asked(ApiKey.SHARE_FETCH, version, share_fetch(before, *refused))
+            assert [each["topic_id"] for each in answer["responses"]] == [topic_id("orders"), *map(topic_id, refused)]
+        told[:] = ["orders", "hidden"]
+        with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
+            await client.asked(ApiKey.SHARE_FETCH, version, share_fetch(epoch, *refused))
 
 
 @anyhow

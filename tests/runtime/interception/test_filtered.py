@@ -17,6 +17,7 @@ from mesh.wire.interception import Decision
 from mesh.wire.passing import RequestHead
 from mesh.wire.trees import Tree
 from tests.interceptors.fakes import Does
+from tests.records.tails import tails
 from tests.records.test_numbering import batch
 from tests.runtime.interception.requests import answered, client_of, framed, read
 from tests.runtime.relay.loops import anyhow
@@ -165,6 +166,18 @@ async def test_what_comes_on_another_connection_meanwhile_is_judged_as_there() -
     decisions = await asyncio.gather(requests.decide_later(*one), requests.decide_later(*one))
     assert [each.frame for each in decisions] == [None, None]
     assert all(told(one[0], each.answer)[0]["error_code"] == 0 for each in decisions)
+
+
+@anyhow
+async def test_bytes_behind_a_batch_are_refused_as_by_a_broker() -> None:
+    requests = produces()
+    for tail, is_ignored in tails():
+        head, frame = request(batch([b"drop", b"a"], -1, -1, -1) + tail)
+        decision = await requests.decide_later(head, frame)
+        if is_ignored:
+            assert sent(head, decision) == {0: (-1, [b"a"])}, tail
+        else:
+            assert told(head, decision.answer)[0]["error_code"] == 2, tail
 
 
 @anyhow

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 from typing import cast
+
+import pytest
 
 from mesh.interceptors.chain import ChainResult, ChainStep, InterceptorName, OnFailure, run_chain
 from mesh.interceptors.frames import Task, UnreadableRecords
@@ -18,9 +21,10 @@ from mesh.runtime.interception.workers import Workers
 from mesh.runtime.request_router.route_interception import RouteInterception
 from mesh.security.principals import ANONYMOUS
 from mesh.wire.apis import ApiKey
+from mesh.wire.errors import ProtocolError
 from mesh.wire.messages import Buffer
 from tests.interceptors.fakes import Does, batch
-from tests.runtime.interception.requests import Cluster, framed
+from tests.runtime.interception.requests import Cluster, answered, framed, interceptors_of
 from tests.runtime.relay.loops import anyhow
 
 NAME = InterceptorName("it")
@@ -70,3 +74,24 @@ async def test_a_batch_that_takes_long_is_sent_before_later_ones() -> None:
         for value in (b"first", b"second"):
             tasks.create_task(produce(value))
     assert sent == [b"first", b"second"]
+
+
+@anyhow
+async def test_an_answer_of_a_route_with_a_topic_that_an_interceptor_wants_to_see_does_not_pass() -> None:
+    """The Fetch names only topics that none wants to see."""
+    route = RouteInterception(interceptors_of(Does(lambda record: KEEP)), lambda: ANONYMOUS, time.monotonic)
+
+    async def asked(*topics: str) -> Sequence[Buffer]:
+        tree = {"responses": [{"topic": each, "partitions": [{"records": b"x"}]} for each in topics]}
+
+        async def send(_: memoryview) -> list[Buffer]:
+            whole = answered(ApiKey.FETCH, 11, tree)
+            return [whole[:8], whole[8:]]
+
+        return await route.answer(*framed(ApiKey.FETCH, 11, fetch), None, send)
+
+    partition = {"partition": 0, "fetch_offset": 5, "partition_max_bytes": 1 << 20}
+    fetch = {"session_epoch": -1, "max_bytes": 1 << 20, "topics": [{"topic": "others", "partitions": [partition]}]}
+    assert await asked("others")
+    with pytest.raises(ProtocolError, match="which was not asked for"):
+        await asked("others", "orders")
