@@ -352,11 +352,11 @@ class _FirstStart(anyio.abc.TaskStatus[None]):
 
 def is_order(problem: BaseException) -> bool:
     """Returns whether an exception is an order to end, and no failure. A CancelledError is a failure if nothing has
-    cancelled the running task: it comes from something else that was cancelled."""
+    cancelled the running task, or none is running: it comes from something else that was cancelled."""
     match problem:
         case asyncio.CancelledError():
             running = asyncio.current_task()
-            return running is None or running.cancelling() > 0
+            return running is not None and running.cancelling() > 0
         case BaseExceptionGroup():
             return any(map(is_order, problem.exceptions))
         case _:
