@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from struct import pack_into, unpack_from
 from typing import cast
+from unittest.mock import AsyncMock
 from uuid import UUID
 
 import pytest
@@ -21,6 +22,7 @@ from mesh.runtime.entity_router.moves.side import (
     TopicLayout,
     TopicSide,
 )
+from mesh.tasks import EndedByItself
 from tests.routing.moves.test_copying import batch
 
 pytestmark = pytest.mark.anyio
