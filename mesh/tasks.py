@@ -192,6 +192,14 @@ def report(task: OwnedTask, problem: BaseException) -> None:
     reports().failed(task, problem, None)
 
 
+def no_buffer(failed: Callable[[BaseException], object], problem: BaseException) -> ConnectionAbortedError:
+    """Returns the exception to raise out of `get_buffer` of a connection. The event loop closes the connection for it;
+    uvloop also reports that there is no buffer, but not why. failed: reports the failure, and is called soon: uvloop
+    crashes if the connection is closed in `get_buffer`."""
+    asyncio.get_running_loop().call_soon(failed, problem)
+    return ConnectionAbortedError()
+
+
 def reports() -> TaskReports:
     """Returns what gets the failures of the running event loop."""
     return reports_of(asyncio.get_running_loop())
@@ -352,11 +360,11 @@ class _FirstStart(anyio.abc.TaskStatus[None]):
 
 def is_order(problem: BaseException) -> bool:
     """Returns whether an exception is an order to end, and no failure. A CancelledError is a failure if nothing has
-    cancelled the running task: it comes from something else that was cancelled."""
+    cancelled the running task, or none is running: it comes from something else that was cancelled."""
     match problem:
         case asyncio.CancelledError():
             running = asyncio.current_task()
-            return running is None or running.cancelling() > 0
+            return running is not None and running.cancelling() > 0
         case BaseExceptionGroup():
             return any(map(is_order, problem.exceptions))
         case _:

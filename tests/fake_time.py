@@ -6,6 +6,7 @@ import asyncio
 import selectors
 from collections.abc import Awaitable, Callable
 from functools import wraps
+from inspect import signature
 from selectors import SelectorKey
 
 
@@ -37,24 +38,25 @@ class _Jumping(selectors.SelectSelector):
         return ready
 
 
-def in_fake_time(test: Callable[[], Awaitable[None]]) -> Callable[[], None]:
+def in_fake_time(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
     """Makes an async test one for pytest. A test fails on errors that the loop would only log, unless it expects
     them."""
 
     @wraps(test)
-    def run() -> None:
+    def run(**values: object) -> None:
         problems: list[BaseException] = []
         with asyncio.Runner(loop_factory=FakeTimeLoop) as runner:
             runner.get_loop().set_exception_handler(
                 lambda _, context: problems.append(context.get("exception") or AssertionError(context["message"]))
             )
-            runner.run(_awaited(test))
+            runner.run(_awaited(test(**values)))
         if problems:
             raise problems[0]
 
-    del run.__dict__["__wrapped__"]  # pytest would look for fixtures there, and find a coroutine function
+    del run.__dict__["__wrapped__"]  # pytest would look there, and find a coroutine function
+    run.__signature__ = signature(test)  # type: ignore[attr-defined]
     return run
 
 
-async def _awaited(test: Callable[[], Awaitable[None]]) -> None:
-    await test()
+async def _awaited(test: Awaitable[None]) -> None:
+    await test

@@ -129,6 +129,8 @@ SHARDS: Final[Mapping[str, Sequence[str]]] = {
         "router/test_ruled_and_intercepted.py",
         "router/test_rules.py",
         "router/test_transactions.py",
+        "runtime",
+        "test_planted.py",
     ),
     "router-kills": (
         "router/test_group_company.py",

@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 import sys
 import threading
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from types import coroutine
-from typing import Any
 
 import anyio
 import anyio.abc
@@ -32,8 +30,6 @@ from tests.fake_time import in_fake_time
 
 TASK = OwnedTask(TaskName.TOKEN_KEYS, "shop")
 OTHER = OwnedTask(TaskName.PEERS)
-UNHANDLED = {TaskName.CALLBACK, TaskName.THREAD, TaskName.UNRAISABLE}
-"""Failures that no code handles."""
 
 
 async def cancelled_elsewhere() -> None:
@@ -66,43 +62,6 @@ class Reports:
 
     def forget(self, task: OwnedTask) -> None:
         self.forgotten.append(task)
-
-
-@coroutine
-def throwing(
-    work: Awaitable[object], at: int, problem: BaseException, patience: float | None = None
-) -> Generator[Any, Any, object]:
-    """Awaits `work`, and throws at one of its awaits, counted from 1, and at all later ones: a task may keep the first
-    exception to itself. patience: seconds after which an earlier await is the one, since some tasks have few."""
-    steps, count, sent, raised, due = work.__await__(), 0, None, None, list[bool]()
-    task = asyncio.current_task()
-    assert task is not None
-
-    def hurry() -> None:
-        due.append(True)
-        task.cancel()
-
-    timer = None if patience is None else asyncio.get_running_loop().call_later(patience, hurry)
-    try:
-        while True:
-            try:
-                yielded = steps.send(sent) if raised is None else steps.throw(raised)
-            except StopIteration as end:
-                return end.value
-            count, sent, raised = count + 1, None, None
-            if count >= at:
-                raised = problem
-                continue
-            try:
-                sent = yield yielded
-            except BaseException as cancelled:  # noqa: BLE001 - it is passed on
-                raised = cancelled
-                if due:
-                    task.uncancel()
-                    raised, at = problem, 0
-    finally:
-        if timer is not None:
-            timer.cancel()
 
 
 class Panic(BaseException):

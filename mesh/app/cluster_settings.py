@@ -57,6 +57,8 @@ class ClusterSettings:
         """Reads the files of a cluster once, so that only later changes count as changes. It changes nothing, and may
         run in a thread. settings: None if only librdkafka connects to the cluster."""
         changed = partial(self._changed, name)
+        if settings is not None:
+            settings = replace(settings, cluster=name)
         tls = settings.tls if settings is not None else None
         files = watched_by_links(name, tls, changed) if tls is not None and tls.files else None
         if settings is None:

@@ -42,7 +42,7 @@ from mesh.config.warnings import warnings_of
 from mesh.listener.admin_tls import AdminCertificate, AdminTls, admin_certificate
 from mesh.memory import MemoryBudget
 from mesh.records.spans import ClusterName
-from mesh.tasks import GuardedSteps, OwnedTask, TaskName, TaskReports, Tasks
+from mesh.tasks import GuardedSteps, OwnedTask, TaskName, TaskReports, Tasks, is_order
 from mesh.telemetry.logs import configure_logs, get_logger
 from mesh.telemetry.metric_definitions import CONFIG_INFO, CONFIG_RELOAD_FAILED, CONFIG_RELOADED_SECONDS, MetricSample
 from mesh.telemetry.task_health import reason_of
@@ -383,19 +383,23 @@ class Reconfiguring:
 
     @contextmanager
     def _step(self, name: str) -> Iterator[None]:
-        """Keeps an exception at one virtual cluster from the others."""
+        """Keeps an exception at one virtual cluster from the others, which change all the same."""
         try:
             yield
-        except Exception as problem:  # noqa: BLE001 - the other virtual clusters change all the same
+        except BaseException as problem:
+            if is_order(problem):
+                raise
             self._unchanged.add(name, problem)
 
     @contextmanager
     def _shared_step(self, plan: ReloadPlan) -> Iterator[None]:
-        """Keeps an exception in a step of the process from the next steps. All virtual clusters that are to change
-        start again."""
+        """Keeps an exception in a step of the process from the next steps, which run all the same. All virtual clusters
+        that are to change start again."""
         try:
             yield
-        except Exception as problem:  # noqa: BLE001 - the next steps run all the same
+        except BaseException as problem:
+            if is_order(problem):
+                raise
             if not plan.touched:
                 self._problems.append(reason_of(problem))
                 self._reports.failed(_RELOAD, problem, None)

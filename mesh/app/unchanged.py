@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 import anyio
 
-from mesh.tasks import LONGEST_REST, SHORTEST_REST, OwnedTask, TaskName, TaskReports, Tasks
+from mesh.tasks import LONGEST_REST, SHORTEST_REST, OwnedTask, TaskName, TaskReports, Tasks, is_order
 from mesh.telemetry.logs import get_logger
 from mesh.telemetry.task_health import reason_of
 
@@ -78,7 +78,9 @@ class UnchangedVirtualClusters:
             await anyio.sleep(unchanged.rest)
             try:
                 await self._restart(name, is_meant)
-            except Exception as problem:  # noqa: BLE001 - the other virtual clusters continue
+            except BaseException as problem:
+                if is_order(problem):
+                    raise
                 unchanged.reason = reason_of(problem)
                 self._reports.failed(OwnedTask(TaskName.RELOAD, name), problem, None)
                 unchanged.rest = min(2 * unchanged.rest, LONGEST_REST)

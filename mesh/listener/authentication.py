@@ -13,7 +13,7 @@ from mesh.listener.limits import network_of
 from mesh.listener.peer import Peer
 from mesh.security.sasl import Challenge, Failure, Slow, Success
 from mesh.security.session import Authenticated, AuthenticationResult, Handshake
-from mesh.tasks import OwnedTask, TaskName, guarded, reports
+from mesh.tasks import OwnedTask, TaskName, guarded, report
 from mesh.telemetry.log_rate import LogRate
 from mesh.telemetry.logs import get_logger
 from mesh.telemetry.metrics import Metrics
@@ -96,8 +96,8 @@ class Authenticator:
         try:
             step = connection.session.settle(future.result(), self._loop.time(), time.time())
             self._take(connection, step, respond)
-        except Exception as problem:  # noqa: BLE001 - the client would wait for an answer
-            reports().failed(OwnedTask(TaskName.AUTHENTICATION, self._virtual_cluster), problem, None)
+        except BaseException as problem:  # noqa: BLE001 - the client would wait for an answer
+            report(OwnedTask(TaskName.AUTHENTICATION, self._virtual_cluster), problem)
             connection.abort()
 
     def _succeed(self, connection: Peer, step: Authenticated, respond: Respond) -> None:

@@ -17,6 +17,11 @@ class GuardedConnection(asyncio.BaseProtocol):
 
         except BaseException as problem:
             self.client.failed(problem)
+
+    `get_buffer` has a guard that raises, since it has no buffer to return:
+
+        except BaseException as problem:
+            raise no_buffer(self.client.failed, problem) from problem
     """
 
     client: ClientTransport

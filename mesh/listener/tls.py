@@ -149,8 +149,8 @@ class TlsListener:
                 self._tasks.start(self._task(TaskName.HANDSHAKE), handshake)
 
     async def _shake(self, accepted: socket.socket, client_host: str) -> None:
-        tls = self._listener.security.tls_of(self._name)
         try:
+            tls = self._listener.security.tls_of(self._name)
             if tls is None:  # TLS was removed in the meantime
                 accepted.close()
                 return

@@ -21,7 +21,7 @@ from anyio.streams.buffered import BufferedByteReceiveStream
 from anyio.to_thread import run_sync
 
 from mesh.app.worker import ANSWERS_AT, LONGEST, Orders
-from mesh.tasks import OwnedTask, TaskName, reports
+from mesh.tasks import OwnedTask, TaskName, is_order, reports
 from mesh.telemetry.logs import get_logger
 
 log = get_logger(__name__)
@@ -84,8 +84,8 @@ class WorkerProcess:
         return self._process.pid if self._process is not None else None
 
     async def keep_running(self) -> None:
-        """Runs the process, and restarts it when it ends. Returns when the process has ended after `stop`, and when it
-        cannot begin with the configuration."""
+        """Runs the process, and restarts it when it ends, or when its start fails. Returns when the process has ended
+        after `stop`, and when it cannot begin with the configuration."""
         delay = FIRST_DELAY
         while not self._stopping.is_set():
             began = time.monotonic()
@@ -94,7 +94,9 @@ class WorkerProcess:
                 reason = _reason(code)
             except OSError as problem:  # no memory or no process is left; that may pass
                 code, reason = None, f"not started: {problem}"
-            except Exception as problem:  # noqa: BLE001 - the other workers go on, and this one starts again
+            except BaseException as problem:
+                if is_order(problem):
+                    raise
                 reports().failed(OwnedTask(TaskName.WORKER), problem, None)
                 code, reason = None, f"bug in kafka-mesh: {problem!r}"
             if self._stopping.is_set():

@@ -79,18 +79,18 @@ async def _in_thread(options: HttpOptions, method: str, url: str, body: bytes | 
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[tuple[int, bytes]] = loop.create_future()
 
-    def end(result: tuple[int, bytes] | Exception) -> None:
+    def end(result: tuple[int, bytes] | BaseException) -> None:
         if ended.done():
             return
-        if isinstance(result, Exception):
+        if isinstance(result, BaseException):
             ended.set_exception(result)
         else:
             ended.set_result(result)
 
     def ask() -> None:
         try:
-            result: tuple[int, bytes] | Exception = _ask(options, method, url, body)
-        except Exception as problem:  # noqa: BLE001 - told to whoever waits
+            result: tuple[int, bytes] | BaseException = _ask(options, method, url, body)
+        except BaseException as problem:  # noqa: BLE001 - told to whoever waits
             result = problem
         if not loop.is_closed():
             loop.call_soon_threadsafe(end, result)

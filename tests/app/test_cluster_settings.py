@@ -67,6 +67,7 @@ async def test_the_next_handshake_shows_the_certificate_that_replaced_the_old_on
     watched: list[Watched[Any]] = []
     kept = ClusterSettings(watched)
     kept.keep({EU: kept.read(EU, connection_settings_of(properties_of(authority, pair)), {})})
+    assert kept[EU].cluster == EU, "failures of its connections name the cluster"
     settings = kept[EU]  # as a link has it
     (files,) = watched
     async with asking_for_certificates(authority) as (port, names):

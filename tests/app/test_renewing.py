@@ -11,12 +11,11 @@ import pytest
 from mesh.app.renewing import GroupRenewal
 from mesh.records.spans import ClusterName
 from mesh.tasks import OwnedTask, TaskName, reporting
+from tests.planted import Planting, plants
 from tests.test_tasks import Reports
 
 pytestmark = pytest.mark.anyio
 EU, US = ClusterName("eu"), ClusterName("us")
-OF_CLUSTERS = {TaskName.GROUP_RENEWAL, TaskName.LOGINS}
-"""Tasks of clusters, which begin at an event. tests/upstream/links/test_logins.py has the second one."""
 
 
 @pytest.fixture
@@ -84,3 +83,19 @@ async def test_a_failure_in_one_pool_keeps_no_other_one_from_its_turn() -> None:
     assert steps == ["second eu begins, 6 s", "second eu ends"]
     ((task, problem, rest),) = told.failures
     assert (task, str(problem), rest) == (OwnedTask(TaskName.GROUP_RENEWAL, cluster="eu"), "'bug'", None)
+
+
+@plants(TaskName.GROUP_RENEWAL)
+async def test_a_failure_at_any_await_keeps_no_later_renewal_from_its_turn(planting: Planting) -> None:
+    steps: list[str] = []
+    may_end = asyncio.Event()
+    may_end.set()
+    pools: list[Any] = [Pool("first", steps, may_end), Pool("second", steps, may_end)]
+    renewal = GroupRenewal(lambda: pools, lambda: 6.0)
+    with planting.into_task():
+        renewal.soon(EU)
+        await asyncio.wait(set(renewal._tasks))
+    steps.clear()
+    renewal.soon(US)
+    await asyncio.wait(set(renewal._tasks))
+    assert steps == [f"{pool} us {step}" for pool in ("first", "second") for step in ("begins, 6 s", "ends")]

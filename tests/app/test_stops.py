@@ -18,7 +18,9 @@ from mesh.app.clusters import UpstreamClusters
 from mesh.app.reconfiguring import Reconfiguring
 from mesh.app.virtual_clusters import VirtualClusters
 from mesh.runtime.relay.runtime import RelayRuntime
+from mesh.tasks import TaskName
 from tests.app.test_refused_reloads import Bed, failures_of
+from tests.planted import Planting, plants
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
 
@@ -85,6 +87,27 @@ async def test_a_step_of_one_virtual_cluster_keeps_no_other_step_from_running(
     assert failures_of(app, "stop") == 1
     (told,) = [each for each in logs if each["event"] == "task failed"]
     assert (told["task"], told["virtual_cluster"]) == ("stop", "one")
+
+
+@plants(TaskName.STOP)
+async def test_a_stop_that_fails_at_any_await_keeps_no_other_step_from_running(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, planting: Planting
+) -> None:
+    """The failures of the stop go to the process, whose exit code tells them."""
+    done: list[tuple[str, str]] = []
+    for name in STEPS:
+        then = getattr(RelayRuntime, name)
+
+        def call(target: RelayRuntime, *arguments: Any, name: str = name, then: Any = then) -> Any:
+            done.append((target.name, name))
+            return then(target, *arguments)
+
+        monkeypatch.setattr(RelayRuntime, name, call)
+    with planting.into_task(BaseException), capture_logs() as logs:
+        code, _, closed = await stopped(tmp_path, monkeypatch)
+    assert (code, closed) == (1, ["_journal", "_store"])
+    assert sorted(done) == sorted((target, name) for target in ("one", "two") for name in STEPS)
+    assert [each["task"] for each in logs if each["event"] == "task failed"] == ["stop"]
 
 
 @pytest.mark.parametrize(("place", "name"), AROUND, ids=lambda part: getattr(part, "__name__", part))

@@ -23,15 +23,9 @@ from mesh.app.clusters import UpstreamClusters
 from mesh.config.load import load
 from mesh.tasks import GuardedSteps, OwnedTask, TaskName, Tasks
 from tests.app.test_refused_reloads import failures_of
-from tests.app.test_renewing import OF_CLUSTERS
 from tests.integration.processes import free_ports
 from tests.integration.security.certificates import Authority
-from tests.planted import PLANTED
-from tests.runtime.entity_router.test_owned_tasks import IN_ROUTERS
-from tests.runtime.pool.test_failures import IN_POOLS
-from tests.runtime.test_guarded_connections import GUARDED_INSIDE
-from tests.runtime.test_owned_tasks import OF_CLIENTS
-from tests.test_tasks import UNHANDLED, throwing
+from tests.planted import PATIENCE, Planting, plants, throwing
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
 
@@ -39,34 +33,17 @@ AT = {TaskName.ADMIN: 5}
 AT |= dict.fromkeys((TaskName.HANDSHAKE, TaskName.METRICS_EXPORT, TaskName.WATCHED_FILES), 1)
 """The await at which the exception is thrown, where it has to be this one. The admin address must have started, nothing
 takes the metrics, and a watched file keeps what is thrown while it is read to itself."""
-PATIENCE = 0.5
-"""Seconds after which the exception is thrown all the same, into a task that has fewer awaits."""
 ATTEMPTS = {TaskName.HANDSHAKE, TaskName.RELOAD}
 """Tasks that do not start again."""
-OF_THREADS = {TaskName.CATALOG, TaskName.DEAD_LETTERS, TaskName.JOURNAL, TaskName.STORE}
-"""Threads: tests/upstream has them."""
-ELSEWHERE = {
-    TaskName.STOP,
-    TaskName.WORKER,
-    *OF_THREADS,
-    *UNHANDLED,
-    *IN_POOLS,
-    *IN_ROUTERS,
-    *OF_CLIENTS,
-    *OF_CLUSTERS,
-    *GUARDED_INSIDE,
-}
-"""tests/app/test_stops.py has the stop, tests/supervision the workers."""
-NAMES = set(TaskName) - ELSEWHERE
 
 
 class Planted:
     """Throws once into every task. left: names of tasks that have not been hit."""
 
-    def __init__(self, problem: BaseException, at: int, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.left = set(NAMES)
-        self._problem = problem
-        self._at = at
+    def __init__(self, planting: Planting, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.left = set(planting.names)
+        self._problem = planting.problem
+        self._at = planting.at
         self._hurried: set[TaskName] = set()
         keep, attempt = Tasks.keep_running, GuardedSteps.attempt
 
@@ -117,23 +94,21 @@ def configuration(folder: Path) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize(
-    ("problem", "at"),
-    [
-        (KeyError("relay"), 2),
-        *(pytest.param(problem, 2, marks=pytest.mark.long) for problem in PLANTED[1:]),
-        # Not a CancelledError: anyio's task groups never end if it comes before their tasks have begun.
-        *(
-            pytest.param(problem, at, marks=pytest.mark.long)
-            for problem in PLANTED
-            if isinstance(problem, KeyError | MemoryError)
-            for at in (1, 5)
-        ),
-    ],
-    ids=lambda each: each if isinstance(each, int) else type(each).__name__,
+@plants(
+    TaskName.ACCEPTING,
+    TaskName.ADMIN,
+    TaskName.HANDSHAKE,
+    TaskName.LOOP_LAG,
+    TaskName.METRICS_EXPORT,
+    TaskName.PEERS,
+    TaskName.RELOAD,
+    TaskName.REMINDERS,
+    TaskName.SIGNALS,
+    TaskName.TOKEN_KEYS,
+    TaskName.WATCHED_FILES,
 )
 async def test_every_task_is_hit_and_the_process_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, problem: BaseException, at: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, planting: Planting
 ) -> None:
     async def learn_topics(clusters: UpstreamClusters) -> None:
         clusters.topics_known.set()
@@ -150,7 +125,8 @@ async def test_every_task_is_hit_and_the_process_goes_on(
         apps.append(app)
 
     monkeypatch.setattr(Application, "__init__", begun)
-    planted = Planted(problem, at, monkeypatch)
+    planted = Planted(planting, monkeypatch)
+    names = set(planting.names)
     tree, file = configuration(tmp_path), tmp_path / "mesh.yaml"
     file.write_text(yaml.safe_dump(tree))
     codes: list[int] = []
@@ -178,7 +154,7 @@ async def test_every_task_is_hit_and_the_process_goes_on(
     def failed(name: TaskName) -> bool:
         return failures_of(apps[0], name.value) == 1
 
-    may_expect = isinstance(problem, OSError | ValueError)
+    may_expect = isinstance(planting.problem, OSError | ValueError)
     """True if some tasks handle such an exception: it may come from the network, or be a wrong answer."""
 
     with capture_logs() as logs:
@@ -190,7 +166,7 @@ async def test_every_task_is_hit_and_the_process_goes_on(
                 await connect()
                 await anyio.sleep(0.05)
             await until(lambda: not planted.left)
-            await until(lambda: all(failed(name) or may_expect for name in NAMES))
+            await until(lambda: all(failed(name) or may_expect for name in names))
             await until(lambda: not apps[0]._readiness.degraded())
             url = f"http://{tree['admin']['listen']}/reload"
             asked = urllib.request.Request(url, method="POST")
@@ -200,8 +176,8 @@ async def test_every_task_is_hit_and_the_process_goes_on(
             os.kill(os.getpid(), signal.SIGTERM)
     assert codes == [0]
     told = [(each["task"], each["event"]) for each in logs if each["event"] in ("task failed", "task works again")]
-    failures = {name for name in NAMES if (name.value, "task failed") in told}
-    assert failures == NAMES or may_expect
+    failures = {name for name in names if (name.value, "task failed") in told}
+    assert failures == names or may_expect
     assert set(told) == {
         *((name.value, "task failed") for name in failures),
         *((name.value, "task works again") for name in failures - ATTEMPTS),

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -19,10 +20,13 @@ from mesh.listener.client_transport import ClientTransport
 from mesh.listener.listener import Listener
 from mesh.runtime.relay.connection import RelayConnection
 from mesh.tasks import OwnedTask, TaskName, reporting
+from mesh.upstream.links.chunks import Chunks
 from mesh.upstream.links.handshake import RequestConnection, Unreachable
+from mesh.upstream.links.leg import Leg
 from mesh.wire.apis import ApiKey
 from mesh.wire.client.messages import api_versions_request
 from tests.fake_time import in_fake_time
+from tests.planted import Planting, plants
 from tests.runtime.connection_router.harness import choice
 from tests.runtime.entity_router.harness import UnionClient, union
 from tests.runtime.relay.frames import request
@@ -31,11 +35,7 @@ from tests.runtime.relay.loops import everywhere, until
 from tests.runtime.request_router.harness import routed
 from tests.test_tasks import Reports
 
-GUARDED_INSIDE = {TaskName.ADMIN_CONNECTION, TaskName.CONNECTION, TaskName.LINK}
-"""The owners of calls with a guard inside."""
 FULL = OSError(errno.EMFILE, "Too many open files")
-PROBLEMS = [FULL, KeyError("relay"), UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid"), MemoryError()]
-PROBLEMS.append(asyncio.CancelledError())  # type: ignore[arg-type]
 Made = tuple[Listener, Callable[[], Any]]
 
 
@@ -89,6 +89,18 @@ def raising(problem: BaseException) -> Callable[..., None]:
     return call
 
 
+def taken_by(failing: type) -> Callable[[Chunks], memoryview]:
+    """A `Chunks.take` that fails for one class."""
+    take = Chunks.take
+
+    def call(chunks: Chunks) -> memoryview:
+        if isinstance(sys._getframe(1).f_locals["self"], failing):
+            raise FULL
+        return take(chunks)
+
+    return call
+
+
 async def transport_of(listener: Listener) -> ClientTransport:
     """The transport of the newest client."""
     await until(lambda: listener.connections)
@@ -97,21 +109,46 @@ async def transport_of(listener: Listener) -> ClientTransport:
     return newest
 
 
-@everywhere
+@plants(TaskName.CONNECTION, at=(1,))
 @pytest.mark.parametrize("begin", WORLDS, ids=lambda each: each.__name__)
-async def test_bytes_of_a_client(begin: Any) -> None:
+@everywhere
+async def test_bytes_of_a_client(begin: Any, planting: Planting) -> None:
     async with begin() as (listener, connect):
         staying = await connect()
         await transport_of(listener)
-        for problem in PROBLEMS:
-            reports, client = Reports(), await connect()
-            await until(lambda: len(listener.connections) == 2)
-            (await transport_of(listener)).received = raising(problem)  # type: ignore[method-assign]
-            with reporting(reports):
-                client.send(VERSIONS[:3] if begin is undecided else REQUEST[begin])
-                await client.rest()
-            told = [(task, each) for task, each, _ in reports.failures]
-            assert told == [(OwnedTask(TaskName.CONNECTION, listener.name), problem)]
+        client = await connect()
+        await until(lambda: len(listener.connections) == 2)
+        (await transport_of(listener)).received = planting.throw  # type: ignore[method-assign]
+        with planting.into_call() as reports:
+            client.send(VERSIONS[:3] if begin is undecided else REQUEST[begin])
+            await client.rest()
+        told = [(task, each) for task, each, _ in reports.failures]
+        assert told == [(OwnedTask(TaskName.CONNECTION, listener.name), planting.problem)]
+        staying.send(REQUEST[begin])
+        assert await staying.frame()
+
+
+@plants(TaskName.CONNECTION, at=(1,))
+@pytest.mark.parametrize("begin", [relay, router, requests, undecided], ids=lambda each: each.__name__)
+@everywhere
+async def test_a_buffer_for_bytes_of_a_client(begin: Any, planting: Planting) -> None:
+    """The event loop closes the connection. uvloop does not report why."""
+    async with begin() as (listener, connect):
+        staying, client = await connect(), await connect()
+        await until(lambda: len(listener.connections) == 2)
+        connection: Any = (await transport_of(listener))._connection
+        if begin is undecided:
+            connection._count = len(connection._received)
+            connection._make_room = planting.throw
+        else:
+            connection._services = Mock(wraps=connection._services, chunks=Mock(take=planting.throw))
+        reports = Reports()
+        with reporting(reports):
+            client.send(REQUEST[begin])
+            assert await client.rest() == b""
+            await until(lambda: len(listener.connections) == 1)
+        told = [(task, each) for task, each, _ in reports.failures if task.name is not TaskName.CALLBACK]
+        assert told == [(OwnedTask(TaskName.CONNECTION, listener.name), planting.problem)]
         staying.send(REQUEST[begin])
         assert await staying.frame()
 
@@ -174,10 +211,13 @@ async def test_the_leg_of_a_client(monkeypatch: pytest.MonkeyPatch) -> None:
     async with world() as made:
         staying = await made.client()
         assert await staying.ask(ApiKey.HEARTBEAT, 3, 1)
-        for call in ("leg_opened", "leg_received", "leg_full"):
+        for call in ("leg_opened", "leg_received", "leg_full", "get_buffer"):
             reports = Reports()
             with monkeypatch.context() as patched, reporting(reports):
-                patched.setattr(RelayConnection, call, raising(FULL))
+                if call == "get_buffer":
+                    patched.setattr(Chunks, "take", taken_by(Leg))
+                else:
+                    patched.setattr(RelayConnection, call, raising(FULL))
                 client = await made.client()
                 client.send(HEARTBEAT)
                 if call == "leg_full":
@@ -186,37 +226,45 @@ async def test_the_leg_of_a_client(monkeypatch: pytest.MonkeyPatch) -> None:
                     assert leg is not None
                     leg.pause_writing()
                 assert await client.rest() == b""
-            assert [task for task, _, _ in reports.failures] == [OwnedTask(TaskName.CONNECTION, "front")]
+            told = [task for task, _, _ in reports.failures if task.name is not TaskName.CALLBACK]
+            assert told == [OwnedTask(TaskName.CONNECTION, "front")]
             await until(lambda: made.nodes.known[0].legs == 1)
         assert await staying.ask(ApiKey.HEARTBEAT, 3, 1)
 
 
+@plants(TaskName.LINK, at=(1,))
+@pytest.mark.parametrize("call", ["buffer", "received"])
 @in_fake_time
-async def test_a_link_to_a_broker_fails_what_it_was_asked() -> None:
-    for problem in PROBLEMS:
-        reports, link, transport = Reports(), RequestConnection("kafka-mesh", bytearray), Mock()
-        link.connection_made(transport)
-        waiting = link.send(api_versions_request())
-        link._wire.received = raising(problem)  # type: ignore[method-assign]
-        with reporting(reports):
+async def test_a_link_to_a_broker_fails_what_it_was_asked(call: str, planting: Planting) -> None:
+    link, transport = RequestConnection("kafka-mesh", bytearray, "eu"), Mock()
+    link.connection_made(transport)
+    waiting = link.send(api_versions_request())
+    setattr(link._wire, call, planting.throw)
+    with planting.into_call() as reports:
+        if call == "received":
             link.buffer_updated(1)
-        with pytest.raises(Unreachable, match="kafka-mesh failed"):
-            await asyncio.wait_for(waiting, 1)
-        assert [task for task, _, _ in reports.failures] == [OwnedTask(TaskName.LINK)]
-        transport.abort.assert_called_once_with()
+        else:
+            with pytest.raises(ConnectionAbortedError):
+                link.get_buffer(-1)
+            await asyncio.sleep(0)
+    with pytest.raises(Unreachable, match="kafka-mesh failed"):
+        await asyncio.wait_for(waiting, 1)
+    assert [task for task, _, _ in reports.failures] == [OwnedTask(TaskName.LINK, cluster="eu")]
+    transport.abort.assert_called_once_with()
 
 
+@plants(TaskName.ADMIN_CONNECTION, at=(1,))
 @in_fake_time
-async def test_a_connection_of_the_admin_address() -> None:
+async def test_a_connection_of_the_admin_address(planting: Planting) -> None:
     calls = ("connection_made", "data_received", "pause_writing", "resume_writing", "connection_lost", "_expire")
     for call in calls:
-        reports, transport = Reports(), Mock()
+        transport = Mock()
         connection = AdminProtocol(uvicorn.Config(Mock(), log_config=None), ServerState(), {})
         if call != "connection_made":
             connection.connection_made(transport)
         for step in ("_look", "_start_timer", "_stop_timer") if call != "_expire" else ("_expire",):
-            setattr(connection, step, raising(FULL))
-        with reporting(reports):
+            setattr(connection, step, planting.throw)
+        with planting.into_call() as reports:
             match call:
                 case "connection_made":
                     connection.connection_made(transport)

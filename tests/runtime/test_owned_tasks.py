@@ -3,104 +3,74 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future
-from contextlib import contextmanager
-from typing import Any
 from unittest.mock import AsyncMock, Mock
 
 import pytest
 
-from mesh import tasks
 from mesh.listener.authentication import Authenticator
 from mesh.runtime.entity_router.leaves import Leaves
 from mesh.runtime.interception.stage import Interception
 from mesh.runtime.interception.workers import InterceptorWorker, Workers
-from mesh.runtime.one_node.fetches import ClientFetches
 from mesh.security.sasl import Slow
-from mesh.tasks import OwnedTask, TaskName, reporting
+from mesh.tasks import OwnedTask, TaskName
 from mesh.wire.apis import ApiKey
 from tests.fake_time import in_fake_time
+from tests.planted import Planting, plants
 from tests.runtime.connection_router.harness import choice
 from tests.runtime.entity_router.harness import union
+from tests.runtime.entity_router.moves.test_moves import fetched, ready
+from tests.runtime.entity_router.moves.test_one_node import as_one_node
 from tests.runtime.relay.frames import request
 from tests.runtime.relay.harness import world
 from tests.runtime.relay.loops import anyhow, everywhere
-from tests.test_tasks import Reports, throwing
-
-OF_CLIENTS = {
-    TaskName.AUTHENTICATION,
-    TaskName.CHOICE,
-    TaskName.FETCH,
-    TaskName.INTERCEPTION,
-    TaskName.INTERCEPTOR_WORKER,
-    TaskName.LEG,
-    TaskName.NODE_WAIT,
-    TaskName.REQUEST,
-}
-PROBLEMS = [KeyError("relay"), OSError(24, "Too many open files"), asyncio.CancelledError()]
 
 
-@contextmanager
-def planted(name: TaskName, problem: BaseException, at: int = 1) -> Iterator[Reports]:
-    """Throws once into a task with that name."""
-    reports, begun, hit = Reports(), tasks._begun, list[OwnedTask]()
-
-    async def begin(task: OwnedTask, run: Any, failed: Callable[[], object]) -> None:
-        async def thrown() -> object:
-            return await throwing(run(), at, problem)
-
-        is_first = task.name is name and not hit
-        if is_first:
-            hit.append(task)
-        await begun(task, thrown if is_first else run, failed)
-
-    with pytest.MonkeyPatch.context() as patched, reporting(reports):
-        patched.setattr(tasks, "_begun", begin)
-        yield reports
-    assert [(task.name, each) for task, each, _ in reports.failures] == [(name, problem)]
+async def resting() -> None:
+    """A task with many awaits."""
+    while True:  # noqa: ASYNC110 - it waits for nothing
+        await asyncio.sleep(0.1)
 
 
-@everywhere
-async def test_a_leg_that_is_opened() -> None:
-    """Another exception than a CancelledError is reported as a lost leg."""
+@plants(TaskName.LEG)
+@anyhow
+async def test_a_leg_that_is_opened(planting: Planting) -> None:
+    """Another exception than a CancelledError is handled as a lost leg."""
     async with world() as made:
         await made.known()
-        reports, open_leg = Reports(), made.nodes.open_leg
-        with reporting(reports):
-            made.nodes.open_leg = AsyncMock(side_effect=asyncio.CancelledError())  # type: ignore[method-assign]
+        with planting.into_task(Exception):
             assert await (await made.client()).rest() == b""
-        assert [task.name for task, _, _ in reports.failures] == [TaskName.LEG]
-        made.nodes.open_leg = open_leg  # type: ignore[method-assign]
         assert await (await made.client()).ask(ApiKey.HEARTBEAT, 3, 1)
 
 
+@plants(TaskName.NODE_WAIT)
 @anyhow
-async def test_a_wait_for_nodes() -> None:
+async def test_a_wait_for_nodes(planting: Planting) -> None:
     async with union() as made:
-        with pytest.MonkeyPatch.context() as patched, planted(TaskName.NODE_WAIT, asyncio.CancelledError()):
+        with pytest.MonkeyPatch.context() as patched, planting.into_task(Exception):
             patched.setattr(Leaves, "are_known", False)
-            patched.setattr(Leaves, "wait_until_known", lambda _: asyncio.Event().wait())
+            patched.setattr(Leaves, "wait_until_known", lambda _: resting())
             assert await (await made.client()).rest() == b""
         assert await (await made.client()).asked(ApiKey.METADATA, 12, {"topics": None})
 
 
+@plants(TaskName.REQUEST)
 @anyhow
-async def test_a_divided_request() -> None:
+async def test_a_divided_request(planting: Planting) -> None:
+    """Another exception than a CancelledError is handled as a bug in the request."""
     async with union() as made:
-        with planted(TaskName.REQUEST, asyncio.CancelledError()):
+        with planting.into_task(Exception):
             client = await made.client()
             client.send(request(ApiKey.METADATA, 12, 1, b"\0\0\0\0\0\0"))
-            assert await client.rest() == b""
+            await client.rest()  # the connection ends
         assert await (await made.client()).asked(ApiKey.METADATA, 12, {"topics": None})
 
 
+@plants(TaskName.CHOICE)
 @everywhere
-@pytest.mark.parametrize("problem", PROBLEMS, ids=repr)
-async def test_a_client_that_waits_for_its_pool(problem: BaseException) -> None:
+async def test_a_client_that_waits_for_its_pool(planting: Planting) -> None:
     async with choice() as made:
         made.pools_ready.clear()
-        with planted(TaskName.CHOICE, problem):
+        with planting.into_task():
             member, other = await made.client(), await made.client()
             member.send(request(ApiKey.API_VERSIONS, 0, 7, client_id=b"batch-1"))
             assert await member.rest() == b""
@@ -108,32 +78,27 @@ async def test_a_client_that_waits_for_its_pool(problem: BaseException) -> None:
             assert await other.frame()
 
 
+@plants(TaskName.INTERCEPTION)
 @in_fake_time
-async def test_an_interception_ends_its_connection() -> None:
-    for problem in PROBLEMS:
-        stage, work = Interception.__new__(Interception), Mock(side_effect=problem)
-        stage._transport = Mock(log_fields={"virtual_cluster": "shop"})  # type: ignore[misc]
-        stage._connection = Mock()
-        reports = Reports()
-        with reporting(reports):
-            await asyncio.wait([stage._begin(work)])
-        stage._connection.interception_ended.assert_called_once_with(None)
-        assert [task for task, _, _ in reports.failures] == [OwnedTask(TaskName.INTERCEPTION, "shop")]
+async def test_an_interception_ends_its_connection(planting: Planting) -> None:
+    stage = Interception.__new__(Interception)
+    stage._transport = Mock(log_fields={"virtual_cluster": "shop"})  # type: ignore[misc]
+    stage._connection = Mock()
+    with planting.into_task() as reports:
+        await asyncio.wait([stage._begin(resting)])
+    stage._connection.interception_ended.assert_called_once_with(None)
+    assert [task for task, _, _ in reports.failures] == [OwnedTask(TaskName.INTERCEPTION, "shop")]
 
 
-@in_fake_time
-async def test_a_fetch_from_a_broker_is_one_that_failed() -> None:
-    async def run_leg(*_: object) -> None:
-        raise KeyError("relay")
-
-    fetches, reports = ClientFetches.__new__(ClientFetches), Reports()
-    fetches._legs, fetches._leg_sessions, fetches._news = set(), {}, asyncio.Event()  # type: ignore[misc]
-    fetches._join, fetches._run_leg = Mock(), run_leg  # type: ignore[misc,method-assign,assignment]
-    with reporting(reports):
-        fetches._ask(Mock(), Mock(broker=3))
-        await fetches._news.wait()
-    fetches._join.failed.assert_called_once_with(3)
-    assert [task.name for task, _, _ in reports.failures] == [TaskName.FETCH]
+@plants(TaskName.FETCH)
+@anyhow
+async def test_a_fetch_from_a_broker_is_one_that_failed(planting: Planting) -> None:
+    """The client gets an answer, and asks again."""
+    async with as_one_node() as (made, client):
+        await ready(made)
+        with planting.into_task():
+            await fetched(client, 13, 0)
+        assert (await fetched(client, 13, 0))["records"]
 
 
 @in_fake_time
@@ -148,30 +113,37 @@ async def test_a_worker_of_interceptors_that_cannot_start_starts_later() -> None
     assert made._alive == {worker}
 
 
+@plants(TaskName.INTERCEPTOR_WORKER)
 @in_fake_time
-async def test_a_replacement_of_a_worker_that_fails_is_told() -> None:
-    reports, made = Reports(), Workers.__new__(Workers)
+async def test_a_replacement_of_a_worker_that_fails_is_told(planting: Planting) -> None:
+    made = Workers.__new__(Workers)
     made._name, made._tasks = "shop", set()
-    with reporting(reports):
-        made._go(AsyncMock(side_effect=KeyError("relay")))
+    with planting.into_task() as reports:
+        made._go(resting)
         await asyncio.sleep(1)
     assert [task for task, _, _ in reports.failures] == [OwnedTask(TaskName.INTERCEPTOR_WORKER, "shop")]
     assert not made._tasks
 
 
-@in_fake_time
-async def test_a_check_of_a_password_that_fails_closes_its_connection() -> None:
-    reports, connection = Reports(), Mock(client_host="10.0.0.1")
-    checked: Future[Any] = Future()
-    checked.set_exception(KeyError("relay"))
+@plants(TaskName.AUTHENTICATION, at=(1,))
+@anyhow
+async def test_a_check_of_a_password_that_fails_closes_its_connection(planting: Planting) -> None:
+    connection = Mock(client_host="10.0.0.1")
     authenticator = Authenticator("shop", Mock())
-    authenticator._checks["10.0.0.1"] += 1
-    with reporting(reports):
-        authenticator._checked(connection, Mock(), checked)
+    with planting.into_call() as reports:
+        authenticator.carry_out(connection, Slow(planting.throw), Mock())
+        await asyncio.to_thread(authenticator._threads.shutdown)
+        await asyncio.sleep(0)
     connection.abort.assert_called_once_with()
     assert [task for task, _, _ in reports.failures] == [OwnedTask(TaskName.AUTHENTICATION, "shop")]
+    assert not authenticator._checks
+
+
+@in_fake_time
+async def test_a_check_that_no_thread_takes_is_not_counted() -> None:
+    authenticator = Authenticator("shop", Mock())
     authenticator._threads.submit = Mock(side_effect=RuntimeError("can't start new thread"))  # type: ignore[method-assign]
     with pytest.raises(RuntimeError):
-        authenticator.carry_out(connection, Slow(Mock()), Mock())
+        authenticator.carry_out(Mock(client_host="10.0.0.1"), Slow(Mock()), Mock())
     assert not authenticator._checks
     authenticator.close()

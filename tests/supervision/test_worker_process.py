@@ -11,6 +11,7 @@ import pytest
 from mesh.app.worker import ANSWERS_AT
 from mesh.supervision.worker_process import WorkerProcess
 from mesh.tasks import OwnedTask, TaskName, reporting
+from tests.planted import PATIENCE, Planting, plants, throwing
 from tests.test_tasks import Reports
 
 
@@ -53,6 +54,44 @@ def test_a_worker_that_cannot_be_started_is_tried_again(monkeypatch: pytest.Monk
             await kept_running(worker, Programs("exec sleep 60", [memory, bug]), monkeypatch)
         assert worker.restarts == 2
         assert reports.failures == [(OwnedTask(TaskName.WORKER), bug, None)]
+
+    anyio.run(run)
+
+
+@plants(TaskName.WORKER)
+def test_a_worker_that_fails_leaves_the_others_running(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, planting: Planting
+) -> None:
+    """The failing one is started again."""
+
+    async def run() -> None:
+        failing, other = (WorkerProcess(number, "mesh", tmp_path / "mesh.yaml") for number in (1, 2))
+        run_process, has_ended = failing._run, anyio.Event()
+
+        async def thrown() -> int:
+            if not planting.is_thrown:
+                planting.is_thrown = True
+                await throwing(run_process(), planting.at, planting.problem, PATIENCE)
+            return await run_process()
+
+        failing._run = thrown  # type: ignore[method-assign]
+        programs, again = Programs("exec sleep 60", []), Programs("exec sleep 60", [])
+        with planting.into_call(OSError):
+            monkeypatch.setattr(anyio, "open_process", programs.open_process)
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(other.keep_running)
+                with anyio.fail_after(60):
+                    await programs.started.wait()
+                monkeypatch.setattr(anyio, "open_process", again.open_process)
+                tasks.start_soon(failing.keep_running)
+                with anyio.fail_after(60):
+                    while failing.restarts < 1 or failing.pid is None:  # noqa: ASYNC110 - no event tells it
+                        await anyio.sleep(0.01)
+                assert (other.restarts, other.pid is not None) == (0, True)
+                failing.kill()
+                other.kill()
+                has_ended.set()
+        assert has_ended.is_set()
 
     anyio.run(run)
 

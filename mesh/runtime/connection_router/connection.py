@@ -20,7 +20,7 @@ from mesh.listener.requests import PendingRequest
 from mesh.listener.security import peer_certificate, subject_of
 from mesh.routing.spi import Client, Undecided
 from mesh.runtime.connection_router.services import ChosenRoute, ConnectionRouterServices, RouteConnection
-from mesh.tasks import OwnedTask, TaskName, begin
+from mesh.tasks import OwnedTask, TaskName, begin, no_buffer
 from mesh.wire.apis import ApiKey, Versions
 from mesh.wire.connection import FramedRequest, ServerConnection
 from mesh.wire.errors import ProtocolError
@@ -65,9 +65,12 @@ class ChoosingConnection(GuardedConnection, asyncio.BufferedProtocol):
         self.client.open(transport)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        if self._count == len(self._received):  # reading was not paused in time
-            self._make_room(self._count + _HEAD_BYTES)
-        return memoryview(self._received)[self._count :]
+        try:
+            if self._count == len(self._received):  # reading was not paused in time
+                self._make_room(self._count + _HEAD_BYTES)
+            return memoryview(self._received)[self._count :]
+        except BaseException as problem:
+            raise no_buffer(self.client.failed, problem) from problem
 
     def buffer_updated(self, nbytes: int) -> None:
         try:

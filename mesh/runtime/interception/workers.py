@@ -28,7 +28,7 @@ from mesh.interceptors.frames import (
     encoded_task,
     frame,
 )
-from mesh.tasks import OwnedTask, Run, TaskName, begin
+from mesh.tasks import OwnedTask, Run, TaskName, begin, is_order
 from mesh.telemetry.logs import get_logger
 
 log = get_logger(__name__)
@@ -225,7 +225,10 @@ class Workers:
         while True:
             try:
                 worker = await InterceptorWorker.start(self._settings)
-            except Exception as problem:  # noqa: BLE001 - without it there would be one worker less for good
+            except BaseException as problem:
+                if is_order(problem):
+                    raise
+                # Without another attempt there would be one worker less for good.
                 log.error("worker not started", virtual_cluster=self._name, reason=str(problem) or repr(problem))
                 await asyncio.sleep(backoff)
                 backoff = min(2 * backoff, MOST_BACKOFF)

@@ -29,7 +29,7 @@ from mesh.pool.common.effects import (
 from mesh.pool.common.ids import GroupId
 from mesh.pool.pool import Pool
 from mesh.records.spans import ClusterName, CommitPosition, UpstreamPartition
-from mesh.tasks import OwnedTask, TaskName, begin, guarded
+from mesh.tasks import OwnedTask, TaskName, begin, guarded, is_order
 from mesh.telemetry.logs import get_logger
 from mesh.upstream.engine import CommitToken, Engine, EngineEvent, EngineFailed, RereadToken
 
@@ -167,7 +167,9 @@ class Engines:
         try:
             engine = self._engines[key] = self._create(pool.group, cluster, deliver)
             self._delivers[key] = deliver
-        except Exception as problem:  # noqa: BLE001 - such as a file of the cluster's properties that is being replaced
+        except BaseException as problem:  # such as a file of the cluster's properties that is being replaced
+            if is_order(problem):
+                raise
             loop, task = asyncio.get_running_loop(), _task(TaskName.ENGINE, key)
             loop.call_soon(guarded(task, self._not_opened), key, _failure(problem))
             loop.call_later(self._backoff(key), guarded(task, self._reopen), key)
@@ -205,7 +207,9 @@ class Engines:
         elif key in self._engines:
             try:
                 command(self._engines[key])
-            except Exception as problem:  # noqa: BLE001 - such as a thread that the system does not start
+            except BaseException as problem:  # such as a thread that the system does not start
+                if is_order(problem):
+                    raise
                 # Later, since the step that gave the command has not ended.
                 asyncio.get_running_loop().call_soon(
                     guarded(_task(TaskName.ENGINE, key), self._delivers[key]), _failure(problem)
@@ -246,5 +250,5 @@ def _task(name: TaskName, key: Key) -> OwnedTask:
     return OwnedTask(name, group=key[0], cluster=key[1])
 
 
-def _failure(problem: Exception) -> EngineFailed:
+def _failure(problem: BaseException) -> EngineFailed:
     return EngineFailed(repr(problem), "".join(format_exception(problem)))

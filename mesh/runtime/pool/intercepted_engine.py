@@ -270,26 +270,19 @@ class InterceptedEngine:
             if is_order(problem):
                 raise
             self._forget({source for source, _ in self._queues})
-            self._deliver_safely(EngineFailed(repr(problem), "".join(traceback.format_exception(problem))))
+            self._deliver(EngineFailed(repr(problem), "".join(traceback.format_exception(problem))))
 
     async def _empty(self, key: tuple[UpstreamPartition, bool], queue: _PartitionQueue) -> None:
         """Reports the events of a queue, in order, as interceptors leave them."""
         while queue.events:
             event = queue.events[0]
             for seen in await self._intercepted(event):
-                self._deliver_safely(seen)
+                self._deliver(seen)
                 if not queue.events:
                     return  # an event that was reported has ended the queue
             queue.events.popleft()
             self._count_bytes(key, queue, -_size(event))
         del self._queues[key]
-
-    def _deliver_safely(self, event: EngineEvent) -> None:
-        try:
-            self._deliver(event)
-        except Exception as problem:  # noqa: BLE001 - a bug in its receiver; reading goes on
-            context = {"message": "an engine's event was not taken", "exception": problem}
-            asyncio.get_running_loop().call_exception_handler(context)
 
     # Interceptors
 

@@ -49,7 +49,7 @@ from mesh.runtime.pool.reports import Reports
 from mesh.runtime.pool.share_groups import ShareGroups
 from mesh.runtime.pool.step_loop import StepLoop
 from mesh.runtime.pool.tool_queries import ToolQueries
-from mesh.tasks import OwnedTask, TaskName, guarded, reports
+from mesh.tasks import OwnedTask, TaskName, guarded, is_order, report
 from mesh.telemetry.journal import DeliveryLog
 from mesh.telemetry.logs import get_logger
 from mesh.telemetry.upstream_health import UpstreamHealth
@@ -249,10 +249,10 @@ class PoolRuntime:
             case _:
                 self.engines.command(effect)
 
-    def _not_done(self, effect: Effect, problem: Exception) -> None:
+    def _not_done(self, effect: Effect, problem: BaseException) -> None:
         """Reports an effect that failed. The client whose request caused the step may have no part in it."""
         group = getattr(effect, "group", "")
-        reports().failed(OwnedTask(TaskName.EFFECT, self.name, group=group), problem, None)
+        report(OwnedTask(TaskName.EFFECT, self.name, group=group), problem)
 
     def _bury(self, effect: DeadLetterUpstream) -> None:
         pool = self.core.pools.get(effect.group)
@@ -261,7 +261,10 @@ class PoolRuntime:
         ended = partial(self._events.dead_letter_written, pool, effect)
         try:
             self._write_dead_letter(effect, ended)
-        except Exception as problem:  # noqa: BLE001 - a writer that cannot be made is one that failed; the pool tries again
+        except BaseException as problem:
+            if is_order(problem):
+                raise
+            # A writer that cannot be made is one that failed. The pool tries again.
             self._loop.call_soon(
                 guarded(OwnedTask(TaskName.EFFECT, self.name, group=effect.group), ended), repr(problem)
             )

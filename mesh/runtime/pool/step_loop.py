@@ -32,7 +32,7 @@ class StepLoop:
     steps. failed: called with the exception of an effect."""
 
     def __init__(
-        self, core: PoolCore, do: Callable[[Effect], None], failed: Callable[[Effect, Exception], None]
+        self, core: PoolCore, do: Callable[[Effect], None], failed: Callable[[Effect, BaseException], None]
     ) -> None:
         self._core = core
         self._do = do
@@ -106,7 +106,7 @@ class StepLoop:
     def _execute(self, effect: Effect) -> None:
         try:
             self._do(effect)
-        except Exception as problem:  # noqa: BLE001 - another client's bytes may have caused the step
+        except BaseException as problem:  # noqa: BLE001 - another client's bytes may have caused the step
             self._failed(effect, problem)
 
     def _begin_turn(self) -> None:

@@ -29,7 +29,7 @@ from mesh.runtime.relay.services import RelayServices
 from mesh.runtime.relay.splicing import RequestSplicing, plain_socket
 from mesh.runtime.relay.topologies import interception_handlers
 from mesh.runtime.relay.traffic import NodeTraffic
-from mesh.tasks import OwnedTask, TaskName, begin
+from mesh.tasks import OwnedTask, TaskName, begin, no_buffer
 from mesh.upstream.links.leg import Leg
 from mesh.wire.apis import ApiKey, Versions
 from mesh.wire.connection import FramedRequest, ServerConnection
@@ -122,7 +122,10 @@ class RelayConnection(GuardedConnection, asyncio.BufferedProtocol):
         self.client.open(transport)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        return self._splicing.first(self._services.chunks.take())
+        try:
+            return self._splicing.first(self._services.chunks.take())
+        except BaseException as problem:
+            raise no_buffer(self.client.failed, problem) from problem
 
     def buffer_updated(self, nbytes: int) -> None:
         try:

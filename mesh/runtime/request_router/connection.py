@@ -24,7 +24,7 @@ from mesh.runtime.interception.stage import NO_INTERCEPTION, NoInterception, int
 from mesh.runtime.request_router.services import RequestRouterServices
 from mesh.runtime.request_router.static_legs import StaticLeg
 from mesh.runtime.request_router.work import RouterWork
-from mesh.tasks import OwnedTask, TaskName, begin
+from mesh.tasks import OwnedTask, TaskName, begin, no_buffer
 from mesh.telemetry.logs import get_logger
 from mesh.upstream.links.handshake import Unreachable
 from mesh.wire.answer_queue import AnswerQueue, Ticket
@@ -91,7 +91,10 @@ class RequestRouterConnection(GuardedConnection, asyncio.BufferedProtocol):
         self.client.open(transport)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        return self._services.chunks.take()
+        try:
+            return self._services.chunks.take()
+        except BaseException as problem:
+            raise no_buffer(self.client.failed, problem) from problem
 
     def buffer_updated(self, nbytes: int) -> None:
         try:

@@ -31,7 +31,8 @@ class ConnectionSettings:
     """The settings of the mesh's own connections to one cluster. Times are in seconds.
 
     tls, mechanism (of SASL): None for none. tokens: the source of tokens for OAUTHBEARER. family: the address family,
-    AF_UNSPEC for any. rack: the rack of the mesh, "" for none. logins: gets the outcome of each new connection.
+    AF_UNSPEC for any. rack: the rack of the mesh, "" for none. cluster: the name of the cluster, for reports of
+    failures. logins: gets the outcome of each new connection.
     """
 
     tls: ClientTls | None = None
@@ -45,6 +46,7 @@ class ConnectionSettings:
     most_backoff: float = 1.0
     family: int = socket.AF_UNSPEC
     rack: str = ""
+    cluster: str = ""
     logins: Logins = field(default_factory=Logins, compare=False)
 
     @property

@@ -13,7 +13,7 @@ from typing import Final, cast
 from mesh.security.client_properties import OAUTHBEARER, PLAIN, SCRAM
 from mesh.security.oauthbearer_client import ACKNOWLEDGED, first_message, reason_in
 from mesh.security.scram_client import ScramClient, ScramRefused
-from mesh.tasks import OwnedTask, TaskName, report
+from mesh.tasks import OwnedTask, TaskName, no_buffer, report
 from mesh.upstream.links.connection_settings import ConnectionSettings
 from mesh.upstream.links.logins import LoginOutcome
 from mesh.upstream.problems import UpstreamProblem
@@ -41,10 +41,11 @@ class Unreachable(Exception):
 
 class RequestConnection(asyncio.BufferedProtocol):
     """One connection for the mesh's own requests. If it fails, all requests in flight fail. ends_at: when its session
-    should be replaced, in the loop's time."""
+    should be replaced, in the loop's time. cluster: the cluster of the broker."""
 
-    def __init__(self, client_id: str, allocate: Allocate) -> None:
+    def __init__(self, client_id: str, allocate: Allocate, cluster: str = "") -> None:
         self._wire = ClientConnection(client_id, allocate)
+        self._task: Final = OwnedTask(TaskName.LINK, cluster=cluster)
         self._transport: asyncio.Transport | None = None
         self._waiting: dict[ClientRequest, asyncio.Future[ClientResponse]] = {}
         self._failure: Unreachable | None = None
@@ -100,7 +101,10 @@ class RequestConnection(asyncio.BufferedProtocol):
         self._transport = cast("asyncio.Transport", transport)  # uvloop's does not inherit from asyncio.Transport
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        return self._wire.buffer()
+        try:
+            return self._wire.buffer()
+        except BaseException as problem:
+            raise no_buffer(self._failed, problem) from problem
 
     def buffer_updated(self, nbytes: int) -> None:
         try:
@@ -113,8 +117,7 @@ class RequestConnection(asyncio.BufferedProtocol):
         except ProtocolError as problem:
             self.fail(str(problem))
         except BaseException as problem:  # noqa: BLE001 - uvloop would close the connection, and report nothing
-            self.fail(f"kafka-mesh failed: {problem!r}")
-            report(OwnedTask(TaskName.LINK), problem)
+            self._failed(problem)
 
     def eof_received(self) -> bool:
         return False
@@ -124,6 +127,10 @@ class RequestConnection(asyncio.BufferedProtocol):
         # With TLS 1.3 a broker refuses a certificate after the handshake, by an alert.
         reason = f"the connection was closed: {exc}" if exc else "the broker closed the connection"
         self.fail(reason, _problem_of(exc))
+
+    def _failed(self, problem: BaseException) -> None:
+        self.fail(f"kafka-mesh failed: {problem!r}")
+        report(self._task, problem)
 
     def _close_if_done(self) -> None:
         if self._is_retired and not self._waiting:
@@ -135,7 +142,7 @@ async def connect(
 ) -> RequestConnection:
     """Returns a usable connection. is_bare: connect with TLS only, without ApiVersions or authentication. Raises
     Unreachable."""
-    connection = RequestConnection(settings.client_id, allocate)
+    connection = RequestConnection(settings.client_id, allocate, settings.cluster)
     reason, problem = CLOSED, UpstreamProblem.UNREACHABLE
     try:
         async with asyncio.timeout(settings.setup_timeout):

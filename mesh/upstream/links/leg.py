@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 from typing import Final, Protocol, cast
 
-from mesh.tasks import OwnedTask, TaskName, report
+from mesh.tasks import OwnedTask, TaskName, no_buffer, report
 from mesh.upstream.links.chunks import Chunks
 from mesh.wire.messages import Buffer
 
@@ -92,7 +93,10 @@ class Leg(asyncio.BufferedProtocol):
             self._failed(owner, problem)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        return self._chunks.take()
+        try:
+            return self._chunks.take()
+        except BaseException as problem:
+            raise no_buffer(partial(self._failed, self._owner), problem) from problem
 
     def buffer_updated(self, nbytes: int) -> None:
         owner = self._owner

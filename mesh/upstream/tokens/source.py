@@ -110,7 +110,7 @@ class TokenSource:
             token = self._fetch()
             if token.expires_at <= wall:
                 raise TokenRefused(f"the token ended {wall - token.expires_at:.0f} s ago")
-        except Exception as problem:  # noqa: BLE001 - becomes the error of all waiting connections
+        except BaseException as problem:  # noqa: BLE001 - becomes the error of all waiting connections
             self._failed(problem)
         else:
             self._fetched(token, begun, token.expires_at - wall)
@@ -129,7 +129,7 @@ class TokenSource:
         if had_failed:
             log.info("tokens fetched again", cluster=self._name)
 
-    def _failed(self, problem: Exception) -> None:
+    def _failed(self, problem: BaseException) -> None:
         reason = str(problem) or repr(problem)
         with self._lock:
             had_failed, self._reason = bool(self._reason), f"no token: {reason}"

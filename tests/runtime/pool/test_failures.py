@@ -22,22 +22,12 @@ from mesh.tasks import OwnedTask, TaskName, reporting
 from mesh.upstream.engine import EngineEvent, EngineFailed
 from mesh.wire.apis import ApiKey
 from tests.fake_time import in_fake_time
+from tests.planted import Planting, plants
 from tests.pool.harness import EU, US
 from tests.runtime.pool.harness import Bench, FakeEngine, Peer
 from tests.runtime.pool.test_engines import consuming
 from tests.test_tasks import Reports
 from tests.upstream.store.memory import MemoryStore
-
-IN_POOLS = {
-    TaskName.EFFECT,
-    TaskName.ENGINE,
-    TaskName.ENGINE_CLOSE,
-    TaskName.INTAKE,
-    TaskName.SHARE_GROUP,
-    TaskName.STEP,
-    TaskName.TOOL_QUERY,
-}
-"""The tasks of pools; test_engines.py has the closing of engines, test_intercepted_engine.py the intake."""
 
 
 @in_fake_time
@@ -108,9 +98,10 @@ async def test_a_pool_that_ends_while_its_engine_cannot_be_made_is_not_tried_aga
     assert len(attempts) == tried
 
 
+@plants(TaskName.EFFECT, at=(1,))
 @in_fake_time
-async def test_an_effect_that_fails_is_the_groups_and_not_the_clients() -> None:
-    bench, reports = Bench(), Reports()
+async def test_an_effect_that_fails_is_the_groups_and_not_the_clients(planting: Planting) -> None:
+    bench = Bench()
     peer = await consuming(bench)
     for engine in bench.engines:
         engine.assign()
@@ -118,16 +109,11 @@ async def test_an_effect_that_fails_is_the_groups_and_not_the_clients() -> None:
     positions = peer.positions()
     fetch = peer.fetch(positions)
     assert peer.answer(fetch).responses[0].partitions[0].records
-    with reporting(reports), pytest.MonkeyPatch.context() as patched:
-        patched.setattr(bench.server.engines, "command", Mock(side_effect=OSError(24, "Too many open files")))
+    with planting.into_call() as reports, pytest.MonkeyPatch.context() as patched:
+        patched.setattr(bench.server.engines, "command", planting.throw)
         peer.commit({0: positions[0] + 2})
         await asyncio.sleep(0.1)
-    assert reports.failures
-    for task, problem, _ in reports.failures:
-        assert (task, repr(problem)) == (
-            OwnedTask(TaskName.EFFECT, "vc", group="shop"),
-            "OSError(24, 'Too many open files')",
-        )
+    assert {task for task, _, _ in reports.failures} == {OwnedTask(TaskName.EFFECT, "vc", group="shop")}
     assert not peer.transport.closed
     fetch = peer.fetch(positions, max_wait=1_000)
     bench.engine(US).produce(2, first=0)
@@ -181,19 +167,42 @@ async def test_a_dead_letter_whose_writer_cannot_be_made_is_one_that_was_not_wri
     assert bench.metric("kafka_mesh_dead_letter_failures_total") == {("shop",): 1}
 
 
+@plants(TaskName.TOOL_QUERY)
 @in_fake_time
-async def test_a_tool_whose_request_fails_has_its_connection_closed() -> None:
+async def test_a_tool_whose_request_fails_has_its_connection_closed(planting: Planting) -> None:
     async def ask(_: object) -> None:
-        raise KeyError("relay")
+        await asyncio.sleep(1_000)
 
-    reports, connection = Reports(), Mock()
+    connection = Mock()
     tool_queries = ToolQueries(Mock(ask=ask), ShareGroups("vc", None), Mock())
-    with reporting(reports):
+    with planting.into_task():
         tool_queries.ask(PendingRequest(connection, Mock()), DeleteGroups(()))
-        await asyncio.sleep(0.1)
-    assert [task.name for task, _, _ in reports.failures] == [TaskName.TOOL_QUERY]
+        await asyncio.sleep(1)
     connection.client.abort.assert_called_once_with()
     assert not tool_queries._asking
+
+
+class Slow(MemoryStore):
+    async def put(self, *arguments: Any) -> Any:
+        for _ in range(10):
+            await asyncio.sleep(0)
+        return await super().put(*arguments)
+
+
+@plants(TaskName.SHARE_GROUP)
+@in_fake_time
+async def test_a_request_for_a_share_group_that_fails_has_its_connection_closed(planting: Planting) -> None:
+    connection, store = Mock(), Slow()
+    kept, group = ShareGroups("vc", store), GroupId("billing")
+    answered: list[object] = []
+    with planting.into_task() as reports:
+        for _ in range(2):
+            change = ChangeGroupConfigs(PendingRequest(connection, Mock()), {group: {"a": "b"}})
+            kept.change(change, answered.append)
+            await asyncio.sleep(1)
+    assert [task for task, _, _ in reports.failures] == [OwnedTask(TaskName.SHARE_GROUP, "vc", group="billing")]
+    connection.client.abort.assert_called_once_with()
+    assert (len(answered), kept.overrides(group), kept._working) == (1, {"a": "b"}, set())
 
 
 class Broken(MemoryStore):
@@ -214,14 +223,15 @@ async def test_a_share_group_that_cannot_be_kept_is_told_and_a_request_for_it_en
     assert not kept._working
 
 
+@plants(TaskName.STEP, at=(1,))
 @in_fake_time
-async def test_a_step_that_fails_after_its_effects_closes_no_client() -> None:
+async def test_a_step_that_fails_after_its_effects_closes_no_client(planting: Planting) -> None:
     """The client whose bytes caused the step has no part in what other connections or the timer do."""
-    bench, reports = Bench(), Reports()
+    bench = Bench()
     peer = await consuming(bench)
     core = bench.server.core
-    with reporting(reports), pytest.MonkeyPatch.context() as patched:
-        patched.setattr(core, "next_deadline", Mock(side_effect=OSError(24, "Too many open files")))
+    with planting.into_call() as reports, pytest.MonkeyPatch.context() as patched:
+        patched.setattr(core, "next_deadline", planting.throw)
         assert peer.answer(peer.heartbeat()).error_code == 0
     assert {task for task, _, _ in reports.failures} == {OwnedTask(TaskName.STEP, "vc")}
     assert not peer.transport.closed
@@ -260,12 +270,15 @@ async def test_a_timer_that_fails_goes_on_after_a_rest() -> None:
     assert peer.answer(fetch) is not None
 
 
+@plants(TaskName.ENGINE, at=(1,))
 @in_fake_time
-async def test_a_failure_while_an_engine_is_replaced_is_reported_and_the_next_attempt_follows() -> None:
-    bench, reports = Bench(), Reports()
-    bench.create = Mock(side_effect=OSError(24, "Too many open files"))
-    with reporting(reports):
-        bench.server.engines._listener.happened = Mock(side_effect=KeyError("relay"))  # type: ignore[method-assign]
+async def test_a_failure_while_an_engine_is_replaced_is_reported_and_the_next_attempt_follows(
+    planting: Planting,
+) -> None:
+    bench = Bench()
+    bench.create = Mock(side_effect=planting.throw)
+    with planting.into_call() as reports:
+        bench.server.engines._listener.happened = planting.throw  # type: ignore[method-assign]
         await consuming(bench)
         await asyncio.sleep(4)
     assert {task for task, _, _ in reports.failures} == {

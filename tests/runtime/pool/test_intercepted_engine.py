@@ -23,6 +23,7 @@ from mesh.runtime.pool.intercepted_engine import (
     IntakeInterceptors,
     InterceptedEngine,
 )
+from mesh.tasks import TaskName
 from mesh.upstream.engine import (
     Assigned,
     AssignedPartition,
@@ -42,6 +43,7 @@ from mesh.upstream.engine import (
 from tests.benchmarks.steps import count_steps
 from tests.fake_time import in_fake_time
 from tests.interceptors.fakes import Does, batch
+from tests.planted import Planting, plants
 from tests.runtime.pool.harness import FakeEngine
 
 EU, GROUP = ClusterName("eu"), GroupId("billing")
@@ -356,3 +358,14 @@ async def test_records_that_nobody_sees_cost_a_look_at_their_topic() -> None:
     few, many = (received(OTHER, *[b"x"] * count) for count in (10, 1_000))
     steps(few)
     assert steps(few) == steps(many)
+
+
+@plants(TaskName.INTAKE)
+@in_fake_time
+async def test_an_exception_at_an_await_ends_the_engine(planting: Planting) -> None:
+    world = World()
+    world.hold(SEEN)
+    with planting.into_task(BaseException):
+        world.tell(received(SEEN, b"a"), received(SEEN, b"b", base=1))
+        await asyncio.sleep(1)
+    assert EngineFailed in map(type, world.told) or world.told == []

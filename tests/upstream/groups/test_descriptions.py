@@ -28,6 +28,7 @@ from mesh.wire.client import groups
 from mesh.wire.client.groups import GroupMember
 from mesh.wire.errors import ErrorCode
 from mesh.wire.messages import DescribedGroup, DescribedGroupMember
+from tests.planted import PLANTED
 from tests.upstream.harness import run
 from tests.upstream.raw.fake_broker import TOPIC, FakeCluster, fake_cluster
 from tests.wire.client.test_groups import assignment
@@ -248,3 +249,21 @@ def test_by_librdkafka_a_failure_is_told_as_by_others() -> None:
     admin.group.set_exception(KafkaException(KafkaError(KafkaError._TIMED_OUT)))
     with pytest.raises(DescriptionUnavailable):
         described.result()
+
+
+@pytest.mark.parametrize("problem", PLANTED, ids=repr)
+def test_by_librdkafka_an_exception_that_no_code_has_foreseen_is_told(problem: BaseException) -> None:
+    """The consumer's thread looks for an answer again and again."""
+    admin = Admin()
+    by_librdkafka = GroupsByLibrdkafka(lambda: cast(AdminClient, admin))
+    described, unreadable = by_librdkafka.describe(GROUP), Admin()
+    admin.group.set_exception(problem)
+    assert described.done() and described.exception() is problem
+    described = GroupsByLibrdkafka(lambda: cast(AdminClient, unreadable)).describe(GROUP)
+    unreadable.group.set_result(SimpleNamespace())
+    assert isinstance(described.exception(), AttributeError)
+    left = by_librdkafka.unowned_partitions(GROUP, [TopicName("a"), TopicName("b")], frozenset())
+    admin.topics["b"].cancel()
+    assert not left.done(), "the other topic is not answered"
+    admin.topics["a"].set_result(topic("a", 1))
+    assert left.done() and left.exception() is not None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import threading
 from functools import partial
-from unittest.mock import Mock
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
@@ -26,7 +25,7 @@ from mesh.upstream.engine import (
 )
 from mesh.upstream.problems import UpstreamProblem
 from tests.integration.kafka import KafkaCluster
-from tests.planted import each_planted
+from tests.planted import Planting, plants
 from tests.test_tasks import Reports
 from tests.upstream import harness
 from tests.upstream.harness import CLUSTER, ENGINE, RunningEngine, new_name, produce, run, source
@@ -252,19 +251,19 @@ def test_a_bug_is_told_once_and_the_engine_does_nothing_any_more(
     run(test)
 
 
-@each_planted()
+@plants(TaskName.CATALOG, at=(1,))
 def test_the_look_at_topics_goes_on_after_a_bug(
-    mock_cluster: str, monkeypatch: pytest.MonkeyPatch, problem: BaseException
+    mock_cluster: str, monkeypatch: pytest.MonkeyPatch, planting: Planting
 ) -> None:
     topic = new_name("topic")
     produce(mock_cluster, topic, 1)
 
     async def test() -> None:
         events: asyncio.Queue[CatalogEvent] = asyncio.Queue()
-        reports, task = Reports(), OwnedTask(TaskName.CATALOG, cluster=CLUSTER)
-        with reporting(reports):
+        problem, task = planting.problem, OwnedTask(TaskName.CATALOG, cluster=CLUSTER)
+        with planting.into_call() as reports:
             with monkeypatch.context() as patch:
-                patch.setattr(TopicCatalog, "_topics", Mock(side_effect=problem))
+                patch.setattr(TopicCatalog, "_topics", planting.throw)
                 catalog = TopicCatalog(CLUSTER, mock_cluster, {}, 1, events.put_nowait, asyncio.get_running_loop())
                 async with asyncio.timeout(30):
                     failed = await events.get()

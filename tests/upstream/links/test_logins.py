@@ -7,18 +7,17 @@ import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from unittest.mock import AsyncMock
 
 import pytest
 
-from mesh.tasks import OwnedTask, TaskName, reporting
+from mesh.tasks import OwnedTask, TaskName
 from mesh.upstream.links import logins as logins_module
 from mesh.upstream.links.connection_settings import connection_settings_of
 from mesh.upstream.links.handshake import Unreachable, connect
 from mesh.upstream.links.logins import MOST_NODES, Address, LoginOutcome, LoginRefusal, Logins, LoginWatch
 from mesh.upstream.problems import UpstreamProblem
 from tests.integration.security.certificates import Authority, Pair
-from tests.test_tasks import Reports
+from tests.planted import Planting, plants
 from tests.upstream.harness import TIMEOUT, run
 
 FIRST, SECOND = ("first", 1), ("second", 1)
@@ -180,19 +179,18 @@ def test_a_bare_connection_accepts_nothing(tmp_path: Path) -> None:
     run(test)
 
 
+@plants(TaskName.LOGINS)
 @pytest.mark.usefixtures("soon")
-def test_the_next_refusal_begins_again_after_a_failure() -> None:
+def test_the_next_refusal_begins_again_after_a_failure(planting: Planting) -> None:
     async def test() -> None:
-        nodes, told = Nodes(), Reports()
-        attempt, nodes.watch._attempt = nodes.watch._attempt, AsyncMock(side_effect=KeyError("bug"))
+        nodes = Nodes()
         nodes.outcomes = dict.fromkeys(nodes.outcomes, EXPIRED)
-        with reporting(told):
+        with planting.into_task() as told:
             nodes.connect(FIRST)
             assert nodes.watch._task is not None
             await asyncio.wait([nodes.watch._task])
             ((task, _, _),) = told.failures
             assert task == OwnedTask(TaskName.LOGINS, cluster="eu")
-            nodes.watch._attempt = attempt
             nodes.connect(SECOND)
             assert await nodes.next() is not None
         nodes.watch.close()

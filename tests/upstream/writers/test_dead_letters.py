@@ -7,7 +7,6 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any
-from unittest.mock import Mock
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
@@ -16,11 +15,10 @@ from confluent_kafka.cimpl import NewTopic
 from mesh.records.batch import RecordBatch
 from mesh.records.encode import encode_batch
 from mesh.records.spans import TopicName
-from mesh.tasks import OwnedTask, TaskName, reporting
+from mesh.tasks import OwnedTask, TaskName
 from mesh.upstream.writers import dead_letters
 from mesh.upstream.writers.dead_letters import DeadLetter, DeadLetterWriter
-from tests.planted import each_planted
-from tests.test_tasks import Reports
+from tests.planted import Planting, plants
 from tests.upstream.harness import TIMEOUT, new_name, run
 
 ABOUT = {"offset": "7", "member": "größer"}
@@ -217,17 +215,15 @@ def test_missing_topics_are_created(mock_cluster: str, monkeypatch: pytest.Monke
     run(test)
 
 
-@each_planted()
-def test_an_exception_that_nobody_has_foreseen_is_told_with_its_cluster(
-    mock_cluster: str, problem: BaseException
-) -> None:
+@plants(TaskName.DEAD_LETTERS, at=(1,))
+def test_an_exception_that_nobody_has_foreseen_is_told_with_its_cluster(mock_cluster: str, planting: Planting) -> None:
     async def test() -> None:
-        topic, reports = new_name("dead"), Reports()
+        topic, problem = new_name("dead"), planting.problem
         Producer({"bootstrap.servers": mock_cluster}).list_topics(topic, timeout=TIMEOUT)  # creates it
-        with reporting(reports):
+        with planting.into_call() as reports:
             writer = DeadLetterWriter(mock_cluster, {}, False, asyncio.get_running_loop(), "eu")
             produce = writer._write
-            writer._write = Mock(side_effect=problem)  # type: ignore[method-assign]
+            writer._write = planting.throw  # type: ignore[method-assign]
             assert await write(writer, topic) == (str(problem) or repr(problem))
             writer._write = produce  # type: ignore[method-assign]
             assert await write(writer, topic) == ""

@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import threading
 from typing import Any
-from unittest.mock import Mock
 
 from confluent_kafka import Producer
 
 from mesh.journal.pages import Page, decode
 from mesh.tasks import OwnedTask, TaskName, reporting
 from mesh.upstream.writers.journal import JournalWriter
-from tests.planted import each_planted
+from tests.planted import Planting, plants
 from tests.test_tasks import Reports
 from tests.upstream.harness import TIMEOUT, new_name, run
 from tests.upstream.writers.test_dead_letters import read_one
@@ -82,15 +81,15 @@ def test_properties_that_librdkafka_refuses_are_told() -> None:
     run(test)
 
 
-@each_planted()
-def test_an_exception_that_nobody_has_foreseen_costs_one_page(mock_cluster: str, problem: BaseException) -> None:
+@plants(TaskName.JOURNAL, at=(1,))
+def test_an_exception_that_nobody_has_foreseen_costs_one_page(mock_cluster: str, planting: Planting) -> None:
     async def test() -> None:
-        topic, told, reports = new_name("journal"), list[str](), Reports()
+        topic, told, problem = new_name("journal"), list[str](), planting.problem
         Producer({"bootstrap.servers": mock_cluster}).list_topics(topic, timeout=TIMEOUT)  # creates it
-        with reporting(reports):
+        with planting.into_call(ValueError) as reports:
             writer = writer_of(mock_cluster, topic, told)
             produce = writer._produce
-            writer._produce = Mock(side_effect=problem)  # type: ignore[method-assign]
+            writer._produce = planting.throw  # type: ignore[method-assign]
             assert not await write(writer)
             writer._produce = produce  # type: ignore[method-assign]
             assert await write(writer)

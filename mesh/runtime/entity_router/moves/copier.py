@@ -8,6 +8,7 @@ from typing import Final
 
 from mesh.routing.moves.copying import Fill, NotCopied, Put, Step, filling, fills, is_same, steps
 from mesh.runtime.entity_router.moves.side import SideRefused, SideUnavailable, TopicSide
+from mesh.tasks import finite
 from mesh.wire.errors import ErrorCode
 
 IDLE: Final = 0.02
@@ -59,7 +60,7 @@ class Copier:
                 await self._pause()
         async with asyncio.TaskGroup() as tasks:
             for partition in range(self._width):
-                tasks.create_task(self._copy(partition, producers), name=f"copy of partition {partition}")
+                tasks.create_task(finite(self._copy, partition, producers), name=f"copy of partition {partition}")
 
     async def wait_until_copied(self, ends: Sequence[int]) -> None:
         """Returns when everything below these offsets of the source is copied. Raises NotCopied."""

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from struct import pack_into, unpack_from
 from typing import cast
+from unittest.mock import AsyncMock
 from uuid import UUID
 
 import pytest
@@ -21,6 +22,7 @@ from mesh.runtime.entity_router.moves.side import (
     TopicLayout,
     TopicSide,
 )
+from mesh.tasks import EndedByItself
 from tests.routing.moves.test_copying import batch
 
 pytestmark = pytest.mark.anyio
@@ -176,6 +178,15 @@ async def test_another_error_is_tried_again() -> None:
     target.answers = [6, 19]
     await copied(source, target)
     assert target.log == source.log
+
+
+async def test_a_partition_whose_copy_ends_by_a_cancellation_of_other_code_is_told() -> None:
+    """A task group passes over such an end: the move would never come to its cut."""
+    source, target = Side(batch(0)), Side()
+    target.produce = AsyncMock(side_effect=asyncio.CancelledError())  # type: ignore[method-assign]
+    with pytest.raises(BaseExceptionGroup) as told:
+        await copied(source, target)
+    assert isinstance(told.value.exceptions[0], EndedByItself)
 
 
 async def test_what_the_target_never_takes_is_told() -> None:
