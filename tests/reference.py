@@ -109,7 +109,11 @@ def commands_page() -> str:
         arguments = [_argument(each) for each in command.params if each.param_type_name == "argument"]
         options = [each for each in command.params if each.param_type_name == "option"]
         usage = " ".join(["kafka-mesh", *names, *arguments])
-        parts += [f"## {' '.join(names)}", f"```text\n{usage}{' [OPTIONS]' if options else ''}\n```", _filled(command.help)]
+        parts += [
+            f"## {' '.join(names)}",
+            f"```text\n{usage}{' [OPTIONS]' if options else ''}\n```",
+            _filled(command.help),
+        ]
         rows = [_option(each) for each in options if each.name not in _OF_THE_ADMIN_ADDRESS and not each.hidden]
         seen |= {each.name: _option(each) for each in options if each.name in _OF_THE_ADMIN_ADDRESS}
         if rows:
