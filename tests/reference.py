@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -17,6 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from mesh.apis.listener_table import LISTENER_TABLE
 from mesh.cli import app
+from mesh.config import Config
 from mesh.pool.apis.table import TABLE
 from mesh.routing.kit.union_apis import UNION_APIS
 from mesh.routing.one_node.one_node_apis import ONE_NODE_APIS
@@ -243,7 +245,45 @@ def logs_page() -> str:
     return f"{head}{BEGIN}\n\n{fields}\n\n{END}{rest.partition(END)[2]}"
 
 
+# The JSON Schema of a configuration
+
+_VARIABLE: Final = {"description": "A value from the environment or a file.", "type": "string", "pattern": r"\$\{"}
+_SCALARS: Final = frozenset({"string", "integer", "number", "boolean"})
+
+
+def schema_file() -> str:
+    """The whole of config/schema.json. Each scalar may also hold variables, as in `${NAME}`."""
+    schema = Config.model_json_schema()
+    schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **_with_variables(schema)}
+    schema["$defs"]["Variable"] = _VARIABLE
+    return json.dumps(schema, indent=1) + "\n"
+
+
+def _with_variables(schema: Any) -> Any:
+    match schema:
+        case {"const": _}:
+            return schema
+        case {"type": str(kind)} if kind in _SCALARS and not schema.keys() <= {
+            "type",
+            "title",
+            "description",
+            "default",
+        }:
+            about = {key: schema[key] for key in ("title", "description", "default") if key in schema}
+            rest = {key: value for key, value in schema.items() if key not in about}
+            return about | {"anyOf": [rest, {"$ref": "#/$defs/Variable"}]}
+        case {"type": "integer" | "number" | "boolean" as kind}:
+            return schema | {"type": [kind, "string"], "pattern": _VARIABLE["pattern"]}
+        case dict():
+            return {key: value if key == "default" else _with_variables(value) for key, value in schema.items()}
+        case list():
+            return [_with_variables(each) for each in schema]
+        case _:
+            return schema
+
+
 GENERATED: Final[Mapping[str, Callable[[], str]]] = {
+    "config/schema.json": schema_file,
     "docs/apis.md": apis_page,
     "docs/commands.md": commands_page,
     "docs/errors.md": errors_page,
