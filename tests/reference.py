@@ -248,6 +248,7 @@ def logs_page() -> str:
 # The JSON Schema of a configuration
 
 _VARIABLE: Final = {"description": "A value from the environment or a file.", "type": "string", "pattern": r"\$\{"}
+_ANNOTATIONS: Final = ("title", "description", "default")
 _SCALARS: Final = frozenset({"string", "integer", "number", "boolean"})
 
 
@@ -263,13 +264,8 @@ def _with_variables(schema: Any) -> Any:
     match schema:
         case {"const": _}:
             return schema
-        case {"type": str(kind)} if kind in _SCALARS and not schema.keys() <= {
-            "type",
-            "title",
-            "description",
-            "default",
-        }:
-            about = {key: schema[key] for key in ("title", "description", "default") if key in schema}
+        case {"type": str(kind)} if kind in _SCALARS and not schema.keys() <= {"type", *_ANNOTATIONS}:
+            about = {key: schema[key] for key in _ANNOTATIONS if key in schema}
             rest = {key: value for key, value in schema.items() if key not in about}
             return about | {"anyOf": [rest, {"$ref": "#/$defs/Variable"}]}
         case {"type": "integer" | "number" | "boolean" as kind}:
