@@ -52,7 +52,7 @@ same](compatibility.md#interfaces) within a minor version.
 
 Units are in the names: seconds, bytes, records, or offsets (records, and offsets without one). A histogram has the
 series `_bucket`, `_count` and `_sum`. The process also exports `process_*` of Prometheus' client for Python. With
-[`workers`](operations.md#several-cores) each series also has the label `worker`."""
+[`workers`](sizing.md#several-cores) each series also has the label `worker`."""
 
 
 def metrics_page() -> str:
