@@ -54,6 +54,17 @@ def test_each_page_is_in_a_section() -> None:
     assert site.unlisted(set(named)) == []
 
 
+def test_contents_for_programs() -> None:
+    nav = [
+        {"Start": [{"kafka-mesh": "index.md"}, {"Choosing": "choosing.md"}]},
+        {"Work": [{"Changes": "changelog.md"}]},
+    ]
+    assert site.contents(nav, "kafka-mesh", "A proxy") == (
+        "# kafka-mesh\n\n> A proxy\n\n## Start\n\n- [kafka-mesh](index.md)\n- [Choosing](choosing.md)\n"
+        "\n## Work\n\n- [Log](log.md)\n"
+    )
+
+
 def test_the_pages_that_stand_elsewhere_are_there() -> None:
     assert all((ROOT / path).is_file() for path in site.PAGES)
 
