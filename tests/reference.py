@@ -203,7 +203,8 @@ _ERRORS: Final = """\
 Use this page to find the cause of an error of Kafka that a client reports. It lists the errors that kafka-mesh answers
 by itself; behind a relay or a router most errors come from the cluster, and mean what Kafka says. `make reference`
 writes it from `tests/errors.yaml`, and a test compares that file with the code. `kafka_mesh_requests_total{error}`
-counts errors of pools, `kafka_mesh_relay_errors_total` and `kafka_mesh_route_errors_total` those of clusters."""
+counts the requests that the mesh answers by itself. `kafka_mesh_relay_errors_total` and `kafka_mesh_route_errors_total`
+count the errors of clusters. [Kafka Streams](streams.md#what-it-does) has the errors of topology descriptions."""
 _TARGETS: Final = {
     "pool": "At a pool",
     "union": "At a router that decides by names, or a relay with rules",
