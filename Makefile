@@ -8,7 +8,7 @@ COMPLETE := $(VENV)/.complete
 # modules anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help install demo picture docs demo-spark test test-tools test-long test-deep test-clients test-outside lint coverage fmt lock fuzz fuzz-guided bench bench-peers bench-spark bench-journal bench-check bench-document release clean
+.PHONY: help install demo picture docs reference demo-spark test test-tools test-long test-deep test-clients test-outside lint coverage fmt lock fuzz fuzz-guided bench bench-peers bench-spark bench-journal bench-check bench-document release clean
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## ?/\1\t/' | expand -t 14
 
@@ -30,6 +30,9 @@ picture: install ## take the picture of the demo anew, of a real run
 
 docs: $(COMPLETE) ## build the site of docs/ in build/site; warnings are errors; make docs ARGS="--serve" shows it while you write
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs $(if $(filter --serve,$(ARGS)),serve,build --strict)
+
+reference: install ## write the pages that are generated from code: evidence, metrics, commands and others
+	@$(BIN)/python -m tests.reference
 
 demo-spark: $(COMPLETE) ## Spark lands a topic of two clusters beside a consumer, e.g. make demo-spark ARGS="--duration 30"
 	@$(BIN)/python -m mesh.demo.landing $(ARGS)

@@ -9,7 +9,7 @@ import hashlib
 import posixpath
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig
@@ -26,6 +26,8 @@ PAGES: Final = {
 }
 """Pages that do not stand in docs/: where they are on the site."""
 
+_written: Final[dict[str, str]] = {}
+"""The Markdown of each page as it is on the site, by its path there."""
 _MERMAID: Final = re.compile(r"^```mermaid\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _LINK: Final = re.compile(r"(\]\()([^)\s#:]+)((?:#[^)\s]*)?\))")
 
@@ -71,6 +73,16 @@ def _target(path: str, link: str) -> str:
     return posixpath.normpath(posixpath.join(posixpath.dirname(path), link))
 
 
+def contents(nav: list[dict[str, list[dict[str, str]]]], title: str, description: str) -> str:
+    """The file llms.txt: the pages by sections, as Markdown with links to Markdown (https://llmstxt.org)."""
+    lines = [f"# {title}", "", f"> {description}"]
+    for section in nav:
+        for name, entries in section.items():
+            links = (f"- [{page}]({path})" for entry in entries for page, path in entry.items())
+            lines += ["", f"## {name}", "", *links]
+    return "\n".join(lines) + "\n"
+
+
 def on_config(config: MkDocsConfig) -> None:
     """A page that nobody has put into a section yet is found all the same."""
     sections = [entries for section in config.nav or () for entries in section.values()]
@@ -97,4 +109,14 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     sources = {site: path for path, site in PAGES.items()}
     path = sources.get(page.file.src_uri, f"docs/{page.file.src_uri}")
-    return translated(drawn(markdown, path), path)
+    _written[page.file.src_uri] = text = translated(drawn(markdown, path), path)
+    return text
+
+
+def on_post_build(config: MkDocsConfig) -> None:
+    """Puts llms.txt and the Markdown of each page into the site."""
+    folder = Path(config.site_dir)
+    nav: Any = config.nav
+    (folder / "llms.txt").write_text(contents(nav, config.site_name, config.site_description or ""))
+    for uri, text in _written.items():
+        (folder / uri).write_text(text)

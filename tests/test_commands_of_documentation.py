@@ -35,6 +35,7 @@ VERBS: Final = {
     "lock": "requirements.lock",
     "machines": "tests/test_random_machines.py",
     "picture": "tests/demo/test_picture.py",
+    "reference": "tests/test_reference.py",
     "release": "tests/test_release.py",
     "soak": "tests/chaos/test_soak.py",
     "test": CI,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,20 @@ def test_pages_that_are_in_no_section() -> None:
     everything = {path.name for path in (ROOT / "docs").glob("*.md")}
     assert site.unlisted(everything) == []
     assert site.unlisted(everything - {"tools.md", "spark.md"}) == ["spark.md", "tools.md"]
+
+
+def test_each_page_is_in_a_section() -> None:
+    named = re.findall(r"^ {6}- .+: (\S+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
+    assert len(named) == len(set(named)) > 40
+    assert site.unlisted(set(named)) == []
+
+
+def test_contents_for_programs() -> None:
+    nav = [{"Start": [{"kafka-mesh": "index.md"}, {"Choosing": "choosing.md"}]}, {"Work": [{"Log": "log.md"}]}]
+    assert site.contents(nav, "kafka-mesh", "A proxy") == (
+        "# kafka-mesh\n\n> A proxy\n\n## Start\n\n- [kafka-mesh](index.md)\n- [Choosing](choosing.md)\n"
+        "\n## Work\n\n- [Log](log.md)\n"
+    )
 
 
 def test_the_pages_that_stand_elsewhere_are_there() -> None:

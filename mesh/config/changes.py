@@ -1,6 +1,6 @@
 """Compares the running configuration with the next one. It reports keys only, not values.
 
-Names identify clusters and virtual clusters: a renamed one counts as another. docs/operations.md lists the effect of
+Names identify clusters and virtual clusters: a renamed one counts as another. docs/reloading.md lists the effect of
 each change on connected clients.
 """
 

@@ -184,7 +184,7 @@ def _parse_share_start(value: object) -> ShareStart | ByDuration:
 
 ShareStartValue = Annotated[
     ShareStart | ByDuration,
-    BeforeValidator(_parse_share_start),
+    BeforeValidator(_parse_share_start, json_schema_input_type=str),
     PlainSerializer(lambda start: start.value, return_type=str),
 ]
 

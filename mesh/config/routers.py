@@ -103,6 +103,6 @@ class RouterReference(Model):
 class RouterTargetConfig(Model):
     """A router behind a virtual cluster."""
 
-    router: Annotated[RouterReference, BeforeValidator(_named)] = Field(
+    router: Annotated[RouterReference, BeforeValidator(_named, json_schema_input_type=str | RouterReference)] = Field(
         description="Several clusters as one, by a router."
     )

@@ -181,25 +181,37 @@ def format_share(share: float) -> str:
 
 PortRange = Annotated[
     NumberRange,
-    BeforeValidator(number_range(65535, "FIRST-LAST, ports from 1 to 65535")),
+    BeforeValidator(number_range(65535, "FIRST-LAST, ports from 1 to 65535"), json_schema_input_type=str | int),
     PlainSerializer(str, return_type=str),
 ]
 NodeIdRange = Annotated[
     NumberRange,
-    BeforeValidator(number_range(2**31 - 1, "a node id, or FIRST-LAST")),
+    BeforeValidator(number_range(2**31 - 1, "a node id, or FIRST-LAST"), json_schema_input_type=str | int),
     PlainSerializer(str, return_type=str),
 ]
-Endpoint = Annotated[Address, BeforeValidator(parse_address), PlainSerializer(str)]
+Endpoint = Annotated[Address, BeforeValidator(parse_address, json_schema_input_type=str), PlainSerializer(str)]
 Duration = Annotated[
-    float, Field(gt=0, le=86_400), BeforeValidator(parse_duration), PlainSerializer(format_duration, return_type=str)
+    float,
+    Field(gt=0, le=86_400),
+    BeforeValidator(parse_duration, json_schema_input_type=str | float),
+    PlainSerializer(format_duration, return_type=str),
 ]
-Size = Annotated[int, Field(ge=1, le=2**40), BeforeValidator(parse_size), PlainSerializer(format_size, return_type=str)]
+Size = Annotated[
+    int,
+    Field(ge=1, le=2**40),
+    BeforeValidator(parse_size, json_schema_input_type=str | int),
+    PlainSerializer(format_size, return_type=str),
+]
 SendBuffer = Annotated[
     Annotated[int, Field(ge=4096, le=2**30)] | None,
-    BeforeValidator(parse_send_buffer),
+    BeforeValidator(parse_send_buffer, json_schema_input_type=str | int),
     PlainSerializer(format_send_buffer, return_type=str),
 ]
-Share = Annotated[float, BeforeValidator(parse_share), PlainSerializer(format_share, return_type=str)]
+Share = Annotated[
+    float,
+    BeforeValidator(parse_share, json_schema_input_type=str | float),
+    PlainSerializer(format_share, return_type=str),
+]
 Count = Annotated[int, Field(ge=1), BeforeValidator(_refuse_bool)]
 Pattern = Annotated[
     str,
@@ -207,4 +219,4 @@ Pattern = Annotated[
     matching(_CLOSED, "a pattern with * ? and [ab] in it; write a literal [ as [[]"),
 ]
 GroupPattern = Pattern
-Scalar = Annotated[str, BeforeValidator(_scalar_text)]
+Scalar = Annotated[str, BeforeValidator(_scalar_text, json_schema_input_type=str | float | bool)]
