@@ -167,7 +167,7 @@ code. A relay and a union serve at most the versions that their clusters serve; 
 clusters and shows the result, with the reason for each difference. A pool does not depend on its clusters.
 
 * *Union* stands for routers that decide by names, and for relays with [rules](relay.md#who-the-client-is).
-* *One node* stands for a relay with [`nodes: one`](relay.md#all-brokers-at-one-address).
+* *One node* stands for a relay with [`nodes: one`](one-address.md).
 * A router that decides by connection serves what the target of the route serves.
 * A pool advertises PRODUCE, because librdkafka does not fetch from a broker without it, and [refuses every
   record](choosing.md#what-each-target-keeps) with POLICY_VIOLATION.

@@ -1,4 +1,4 @@
-"""The interface for authors of interceptors; docs/interceptors.md shows how to use it.
+"""The interface for authors of interceptors; docs/own-interceptors.md shows how to use it.
 
 An interceptor is a class that is registered as an entry point of the group `kafka_mesh.interceptors`. The `type` in a
 configuration is the name of that entry point. The class is instantiated with its `config`, once in each process in

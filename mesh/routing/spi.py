@@ -1,4 +1,4 @@
-"""The interface for authors of routers; docs/routers.md explains it with examples.
+"""The interface for authors of routers; docs/own-routers.md explains it with examples.
 
 There are three kinds of routers. An `EntityRouter` decides by names: it gives the route of a topic, group or
 transaction, and the topic's name behind that route. The mesh handles the protocol: metadata, producing, consuming,

@@ -1,4 +1,5 @@
-"""The examples of docs/interceptors.md work as they are; the interceptor of the page is in its own wheel."""
+"""The examples of docs/interceptors.md and docs/own-interceptors.md work as they are; the interceptor of the page is in
+its own wheel."""
 
 from __future__ import annotations
 
@@ -15,12 +16,13 @@ from mesh.interceptors.types import class_of
 from tests.documents import blocks
 from tests.wheels import installed, wheel
 
-PAGE = "docs/interceptors.md"
+PAGES = ("docs/interceptors.md", "docs/own-interceptors.md")
 
 
 def shown(language: str, holding: str) -> str:
     """The one block with this text."""
-    (found,) = (each.text for each in blocks(PAGE) if each.language == language and holding in each.text)
+    every = (each for page in PAGES for each in blocks(page))
+    (found,) = (each.text for each in every if each.language == language and holding in each.text)
     return found
 
 
@@ -57,7 +59,7 @@ def load_again(folder: Path, redacted: object) -> object:
 
 
 def test_what_ships_is_in_the_table() -> None:
-    rows = re.findall(r"^\| `(\w+)` \| (\w+) \| (\w+) \| ([A-Z]+) \|", Path(PAGE).read_text(), re.MULTILINE)
+    rows = re.findall(r"^\| `(\w+)` \| (\w+) \| (\w+) \| ([A-Z]+) \|", Path(PAGES[0]).read_text(), re.MULTILINE)
     assert {name: (reads, effect) for name, _, reads, effect in rows} == {
         name: (kind.reads.name.lower(), kind.effect.name) for name, kind in SHIPPED.items()
     }

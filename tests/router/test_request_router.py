@@ -1,4 +1,4 @@
-"""The router of docs/routers.md that answers each request, installed beside kafka-mesh, in front of a real broker."""
+"""The router of docs/own-routers.md that answers each request, in front of a real broker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The examples of docs/routers.md work as they are."""
+"""The examples of docs/routers.md and docs/own-routers.md work as they are."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ from tests.config.files import load_tree
 from tests.documents import blocks
 from tests.routing.installing import install
 
-PAGE = "docs/routers.md"
+PAGES = ("docs/routers.md", "docs/own-routers.md")
 
 
 def shown(language: str, holding: str) -> str:
     """The one block with this text."""
-    (found,) = (each.text for each in blocks(PAGE) if each.language == language and holding in each.text)
+    every = (each for page in PAGES for each in blocks(page))
+    (found,) = (each.text for each in every if each.language == language and holding in each.text)
     return found
 
 

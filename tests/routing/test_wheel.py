@@ -1,4 +1,4 @@
-"""The router of docs/routers.md in its own wheel, installed beside kafka-mesh."""
+"""The router of docs/own-routers.md in its own wheel, installed beside kafka-mesh."""
 
 from __future__ import annotations
 
