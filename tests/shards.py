@@ -81,6 +81,7 @@ SHARDS: Final[Mapping[str, Sequence[str]]] = {
         "integration/security",
         "integration/test_hidden_fields.py",
         "router/authorizer",
+        "security",
         "wire/test_read_as_kafka_reads.py",
     ),
     "interceptors": (

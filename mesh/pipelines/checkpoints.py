@@ -20,7 +20,7 @@ class UnreadableBatch(ValueError):
 @dataclass(frozen=True, slots=True)
 class LeasedBatch:
     """The ranges of a batch according to its checkpoint: the lowest and the highest offset of each partition. holder: a
-    name that is unique to the checkpoint."""
+    name that is unique to the checkpoint. lease: empty for a first batch without records."""
 
     holder: str
     lease: str
@@ -39,7 +39,7 @@ class LeasedBatch:
             place = (each["cluster"], each["topic"], each["partition"])
             first, last = spans.get(place, (each["first"], each["last"]))
             spans[place] = (min(first, each["first"]), max(last, each["last"]))
-        return LeasedBatch(offset["holder"], offset["lease"], spans)
+        return LeasedBatch(offset["holder"], offset["lease"] or "", spans)
 
 
 class Checkpoint:

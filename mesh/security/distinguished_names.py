@@ -2,7 +2,10 @@
 
 The rules are those of ssl.principal.mapping.rules (KIP-371): `RULE:pattern/replacement/`, the same with `L` or `U`
 behind it for lower or upper case, and `DEFAULT` for the name as it is. The first rule that matches the whole name wins.
-Patterns are Java regular expressions, which for such names equal Python's for ASCII; in replacements `$1` is a group.
+It replaces all matches in the name, as Kafka does: `.*` matches a second time, at the end. In replacements `$1` is a
+group.
+
+Patterns are Java regular expressions. What Python reads in another way is translated or refused.
 """
 
 from __future__ import annotations
@@ -15,7 +18,25 @@ from typing import Final
 from mesh.security.principals import Principal, user
 
 _RULE: Final = re.compile(r"RULE:(?P<pattern>(?:\\.|[^\\/])+)/(?P<replacement>(?:\\.|[^\\/])*)/(?P<case>[LU]?)")
-_GROUP: Final = re.compile(r"\\(.)|\$([0-9]{1,2})")
+_GROUP: Final = re.compile(r"\\(.)|\$([1-9][0-9]*|0(?![0-9]))|(\$)", re.DOTALL)
+_PART: Final = re.compile(
+    r"""
+    \\ (?: [dDwWsSnrtfaA] | [1-9](?![0-9]) | x[0-9a-fA-F]{2} | u(?![dD][89a-fA-F])[0-9a-fA-F]{4} | [^0-9A-Za-z] )
+    | \[ \^? (?:
+        \\ (?: [dDwWsSnrtfa] | x[0-9a-fA-F]{2} | u(?![dD][89a-fA-F])[0-9a-fA-F]{4} | [^0-9A-Za-z] )
+        | (?!--|~~|\|\|) [^][&\\]
+    )+ \]
+    | \( (?: \? (?: [:=!>] | <[=!] | i[:)] ) | (?!\?) )
+    | (?P<any> \. )
+    | (?P<end> \$ )
+    | [^[(\\]
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+"""A part of a pattern that means the same in Java and Python, or can be translated. A set has no sets in it."""
+_ANY: Final = r"[^\n\r\u0085\u2028\u2029]"
+_END: Final = r"(?=(?:\r\n|(?<!\r)\n|[\r\u0085\u2028\u2029])?\Z)"
+"""The meaning of `.` and `$` in Java, which knows more ends of lines than Python."""
 _VERSION: Final = 0xA0
 """The tag of the version, which not every certificate has."""
 _LONG: Final = 0x80
@@ -55,23 +76,48 @@ class MappingRule:
         if found is None:
             raise ValueError("DEFAULT, or RULE:pattern/replacement/ with L or U behind it, as in Kafka")
         try:
-            pattern = re.compile(found["pattern"].replace(r"\/", "/"), re.ASCII)
+            pattern = re.compile(_translated(found["pattern"]), re.ASCII)
         except re.error as error:
             raise ValueError(f"a regular expression ({error})") from None
-        groups = [int(group[2]) for group in _GROUP.finditer(found["replacement"]) if group[2]]
-        if max(groups, default=0) > pattern.groups:
-            raise ValueError(f"a replacement with groups that the pattern has; it has {pattern.groups}")
+        references = list(_GROUP.finditer(found["replacement"]))
+        if any(int(each[2] or 0) > pattern.groups or each[3] for each in references):
+            raise ValueError(f"a replacement with groups that the pattern has, as $1; it has {pattern.groups}")
         return cls(pattern, found["replacement"], found["case"])
 
     def apply(self, name: str) -> str | None:
         """Returns the principal's name by this rule; None if the rule does not match the distinguished name."""
         if self.pattern is None:
             return name
-        match = self.pattern.fullmatch(name)
-        if match is None:
+        if self.pattern.fullmatch(name) is None:
             return None
-        mapped = _GROUP.sub(lambda part: part[1] or match[int(part[2])] or "", self.replacement)
+        mapped = "".join(self._pieces(self.pattern, name))
         return {"L": mapped.lower(), "U": mapped.upper()}.get(self.case, mapped)
+
+    def _replaced(self, match: re.Match[str]) -> str:
+        return _GROUP.sub(lambda part: part[1] or match[int(part[2])] or "", self.replacement)
+
+    def _pieces(self, pattern: re.Pattern[str], name: str) -> Iterator[str]:
+        """Yields the name with its matches replaced, as Java's `replaceAll` does. Unlike that of Python, it does not
+        try again where a match was empty."""
+        at = end = 0
+        while at <= len(name) and (match := pattern.search(name, at)) is not None:
+            yield name[end : match.start()]
+            yield self._replaced(match)
+            end = match.end()
+            at = max(end, match.start() + 1)
+        yield name[end:]
+
+
+def _translated(pattern: str) -> str:
+    """Returns a pattern of Java as one of Python. Raises ValueError for what has no such form."""
+    translated, at = "", 0
+    while at < len(pattern):
+        part = _PART.match(pattern, at)
+        if part is None:
+            raise ValueError(f"a regular expression that Java and Python read in the same way, unlike {pattern[at:]!r}")
+        translated += _ANY if part["any"] else _END if part["end"] else part[0]
+        at = part.end()
+    return translated
 
 
 def principal_of(name: str, rules: Sequence[MappingRule]) -> Principal | None:

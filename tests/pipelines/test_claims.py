@@ -61,6 +61,15 @@ def test_the_claims_of_one_query_and_of_its_next_runs() -> None:
     assert Claims(FakeFolder(), "run").last() == NONE
 
 
+def test_the_first_batch_may_have_no_lease() -> None:
+    folder = FakeFolder()
+    for run in ("first", "second"):
+        Claims(folder, run).claim(0, "")
+    with pytest.raises(OtherCheckpoint):
+        Claims(folder, "copy").claim(0, "lease")
+    assert Claims(folder, "copy").is_of(0, LeasedBatch("holder", "", {}))
+
+
 def test_a_later_claim_refuses_an_earlier_batch() -> None:
     folder = FakeFolder()
     Claims(folder, "one").claim(7, "lease")

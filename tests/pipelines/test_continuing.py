@@ -49,6 +49,9 @@ def test_what_a_checkpoint_knows() -> None:
     assert (known.last(), known.finished(), known.has(6), known.has(7)) == (11, [7, 8, 9, 10], False, True)
     assert known.leased(8) == LeasedBatch("job", "8", {})
     assert checkpoint(range(0)).last() == -1
+    offset = {"version": 1, "holder": "job", "lease": None, "bootstrap": {}, "ranges": []}
+    empty = Checkpoint(FakeFolder({"0": f"v1\n{{}}\n{json.dumps(offset)}"}), FakeFolder({}))
+    assert empty.leased(0) == LeasedBatch("job", "", {}), "the first batch may have no records"
 
 
 @pytest.mark.parametrize(

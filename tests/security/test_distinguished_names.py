@@ -117,6 +117,37 @@ def test_patterns_are_those_of_java() -> None:
     assert principal_of("CN=\N{KELVIN SIGN}ate", [MappingRule.parse(r"RULE:^CN=(\w+)$/$1/L")]) is None
 
 
+@pytest.mark.parametrize(
+    ("rule", "name", "expected"),
+    [
+        ("RULE:.*/admin/", "CN=a", "adminadmin"),
+        ("RULE:.*?/-/", "ab", "-a-b-"),
+        *(("RULE:CN=(.*)/$1/", f"CN=a{end}b", None) for end in "\n\r\x85\u2028\u2029"),
+        (r"RULE:CN=([.]|[^\n])/$0/", "CN=\r", "CN=\r"),
+        (r"RULE:CN=([a-z]*)$\s?/$1/", "CN=a\r", "a"),
+        ("RULE:CN=(a|ab)(c|bcd)?/$1-$2/", "CN=abcd", "a-bcd"),
+    ],
+)
+def test_names_are_mapped_as_by_kafka(rule: str, name: str, expected: str | None) -> None:
+    """As SslPrincipalMapper of Kafka 4.4.0 did on Java 17; see also `test_mapping_rules_of_kafka`."""
+    assert MappingRule.parse(rule).apply(name) == expected
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        *(
+            rf"RULE:{each}/x/"
+            for each in (r"\bA", r"A\Z", r"\v", "[a[b]]", "[a-c&&b]", "[a--b]", "(?s).", "(?P<n>a)", "[]a]")
+        ),
+        *(f"RULE:(a)/{each}/" for each in ("$2", "$12", "$01", "$", "${n}")),
+    ],
+)
+def test_what_java_and_python_read_in_different_ways_is_refused(rule: str) -> None:
+    with pytest.raises(ValueError):
+        MappingRule.parse(rule)
+
+
 @given(st.integers(0, 60), st.binary(max_size=4))
 def test_bytes_that_are_no_certificate_raise_nothing_else(at: int, more: bytes) -> None:
     certificate = bytearray(CERTIFICATE)

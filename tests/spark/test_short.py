@@ -64,6 +64,25 @@ def partition_of(row: Any) -> tuple[str, str, int]:
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("format", ["parquet", "delta"])
+def test_a_landing_may_start_before_there_are_records(format: str, bench: Bench, spark: Any, tmp_path: Path) -> None:
+    """Its first batch has no lease."""
+    bench.start_mesh()
+    landing = landing_of(bench, tmp_path, format=format)
+    for fed in (0, 100):
+        bench.feed(fed)
+        for _ in range(2):
+            finish(lambda: start(spark, landing, available_now=True))
+    if format == "parquet":
+        landed = spark.read.parquet(landing.table).collect()
+    else:
+        from deltalake import DeltaTable
+
+        landed = DeltaTable(landing.table).to_pyarrow_table().to_pylist()
+    assert places(landed) == Counter(stored_places(bench.stored()))
+
+
+@pytest.mark.long
 def test_what_fails_after_it_is_in_a_delta_table_is_not_there_twice(
     bench: Bench, spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
