@@ -76,7 +76,7 @@ class Clients:
                 message = consumer.poll(PATIENT)
                 assert message is not None, f"{name} has no record"
                 if message.error() is None and message.value() == value:
-                    consumer.commit(message, asynchronous=False)
+                    consumer.commit(message=message, asynchronous=False)
                     break
 
 
