@@ -89,26 +89,32 @@ class Planting:
         self.problem: Final = problem
         self.at: Final = at
         self.reports = Reports()
-        self.is_thrown = False
+        self.thrown: set[TaskName] = set()
 
     def __repr__(self) -> str:
         return f"{type(self.problem).__name__}-{self.at}"
 
     def throw(self, *_: object, **__: object) -> Any:
         """A call that fails."""
-        self.is_thrown = True
+        self.thrown.update(self.names)
         raise self.problem
 
     @contextmanager
     def into_task(self, *foreseen: type[BaseException], patience: float = PATIENCE) -> Iterator[Reports]:
         """Throws into the first task that has the name. foreseen: see `into_call`."""
+        with self.patched(patience), self.into_call(*foreseen) as reports:
+            yield reports
+
+    @contextmanager
+    def patched(self, patience: float = PATIENCE) -> Iterator[None]:
+        """Throws into the first task of each name, and checks nothing."""
         begun, kept, attempt = tasks._begun, tasks._kept, GuardedSteps.attempt
 
         def into(task: OwnedTask, run: Callable[[], Awaitable[object]]) -> Callable[[], Awaitable[object]]:
             async def thrown() -> object:
-                if task.name not in self.names or self.is_thrown:
+                if task.name not in self.names or task.name in self.thrown:
                     return await run()
-                self.is_thrown = True
+                self.thrown.add(task.name)
                 return await throwing(run(), self.at, self.problem, patience)
 
             return thrown
@@ -117,17 +123,16 @@ class Planting:
             patched.setattr(tasks, "_begun", lambda task, run, failed: begun(task, into(task, run), failed))
             patched.setattr(tasks, "_kept", lambda to, task, run, *more: kept(to, task, into(task, run), *more))
             patched.setattr(GuardedSteps, "attempt", lambda of, task, run: attempt(of, task, into(task, run)))
-            with self.into_call(*foreseen) as reports:
-                yield reports
+            yield
 
     @contextmanager
     def into_call(self, *foreseen: type[BaseException]) -> Iterator[Reports]:
         """Checks that the exception was thrown and is reported under its name. foreseen: types that the code handles,
         e.g. as a broker that cannot be reached."""
-        self.reports, self.is_thrown = Reports(), False
+        self.reports, self.thrown = Reports(), set()
         with reporting(self.reports):
             yield self.reports
-        assert self.is_thrown, self.names
+        assert self.thrown == set(self.names)
         told = {(task.name, type(problem)) for task, problem, _ in self.reports.failures}
         names, types = {name for name, _ in told}, {each for _, each in told}
         assert names == set(self.names) or (not names and isinstance(self.problem, foreseen)), told

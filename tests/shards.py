@@ -114,6 +114,7 @@ SHARDS: Final[Mapping[str, Sequence[str]]] = {
     "release": ("config/test_helm.py", "test_packaging.py", "test_release.py"),
     "router": (
         "app",
+        "integration/test_planted_owners.py",
         "integration/test_reloads_that_reconnect.py",
         "router/test_choice.py",
         "router/test_clients.py",

@@ -75,7 +75,7 @@ async def test_a_task_group_ends(problem: BaseException, at: int) -> None:
         await throwing(_tasks_that_wait(), at, problem, patience=2)
     await asyncio.sleep(1)
     assert len(asyncio.all_tasks()) <= (3 if isinstance(problem, KeyError) else 1)
-    for task in asyncio.all_tasks() - {asyncio.current_task()}:  # type: ignore[arg-type]
+    for task in asyncio.all_tasks() - {asyncio.current_task()}:
         task.cancel()
 
 

@@ -7,11 +7,8 @@ import asyncio
 from collections import Counter
 from collections.abc import Collection, Iterator
 from pathlib import Path
-from unittest.mock import Mock
 
-import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
-from uvicorn.server import ServerState
 
 from mesh.admin.connections import AdminProtocol
 from mesh.tasks import Owner, TaskName
@@ -235,7 +232,7 @@ def test_calls_of_the_event_loop_to_connections_have_guards() -> None:
 def test_the_admin_address_guards_every_call_that_uvicorn_implements() -> None:
     inherited = {name for name in OF_PROTOCOLS & set(vars(H11Protocol)) if name not in vars(AdminProtocol)}
     assert inherited == {"eof_received"}, "it does nothing"
-    assert H11Protocol(uvicorn.Config(Mock(), log_config=None), ServerState(), {}, Mock()).eof_received() is None
+    assert H11Protocol.eof_received.__code__.co_code == (lambda self: None).__code__.co_code
 
 
 def test_every_kind_of_owner_has_tasks() -> None:

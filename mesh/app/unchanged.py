@@ -38,7 +38,7 @@ class UnchangedVirtualClusters:
     def __iter__(self) -> Iterator[str]:
         return iter(self._by_name)
 
-    def add(self, name: str, problem: Exception) -> None:
+    def add(self, name: str, problem: BaseException) -> None:
         """Notes a failure, and reports it."""
         self._reports.failed(OwnedTask(TaskName.RELOAD, name), problem, None)
         self._by_name[name] = _Unchanged(reason_of(problem), time.monotonic(), datetime.now(UTC), SHORTEST_REST)

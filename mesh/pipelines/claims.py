@@ -20,7 +20,7 @@ FOLDER = "_kafka_mesh"
 """Readers pass over a folder that begins with `_`."""
 
 
-class Claim(NamedTuple):
+class BatchClaim(NamedTuple):
     """One file. run: a name that is unique to a run of a query."""
 
     batch: int
@@ -49,7 +49,7 @@ class Claims:
     def claim(self, batch: int, lease: str) -> None:
         """Claims a batch that is about to land. Raises OtherCheckpoint if another lease has a claim on it, or any has
         one on a later batch."""
-        mine = Claim(batch, lease, self._run)
+        mine = BatchClaim(batch, lease, self._run)
         self._folder.create(str(mine))
         claims = list(self._claims())
         for each in claims:
@@ -64,8 +64,8 @@ class Claims:
             if each.batch < batch - 1:
                 self._folder.remove(str(each))
 
-    def _claims(self) -> Iterator[Claim]:
+    def _claims(self) -> Iterator[BatchClaim]:
         for name in self._folder.names():
             number, _, rest = name.partition("-")
             if number.isdecimal():
-                yield Claim(int(number), *rest.rsplit("-", 1))
+                yield BatchClaim(int(number), *rest.rsplit("-", 1))

@@ -96,7 +96,11 @@ def reason_of(problem: BaseException) -> str:
     """Returns an exception as one line; of a group, the exceptions in it."""
     if isinstance(problem, BaseExceptionGroup):
         return "; ".join(map(reason_of, problem.exceptions))
-    return f"{type(problem).__name__}: {problem}".removesuffix(": ").replace("\n", " ")
+    try:
+        text = str(problem)
+    except Exception:  # noqa: BLE001 - a failure that has no text must be reported, too
+        text = "its text cannot be made"
+    return f"{type(problem).__name__}: {text}".removesuffix(": ").replace("\n", " ")
 
 
 def _meanwhile(rest: float | None) -> str:

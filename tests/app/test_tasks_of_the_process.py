@@ -29,10 +29,9 @@ from tests.planted import PATIENCE, Planting, plants, throwing
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
 
-AT = {TaskName.ADMIN: 5}
-AT |= dict.fromkeys((TaskName.HANDSHAKE, TaskName.METRICS_EXPORT, TaskName.WATCHED_FILES), 1)
-"""The await at which the exception is thrown, where it has to be this one. The admin address must have started, nothing
-takes the metrics, and a watched file keeps what is thrown while it is read to itself."""
+AT = {TaskName.ADMIN: 5, TaskName.WATCHED_FILES: 1}
+"""The await at which the exception is thrown, where it has to be this one. The admin address must have started, and a
+watched file keeps what is thrown while it is read to itself."""
 ATTEMPTS = {TaskName.HANDSHAKE, TaskName.RELOAD}
 """Tasks that do not start again."""
 
@@ -62,8 +61,6 @@ class Planted:
             if task.name not in self.left or task.name in self._hurried:
                 return await run()
             try:
-                if at == 2:
-                    return await throwing(run(), at, self._problem)
                 self._hurried.add(task.name)  # others of the same name would be hurried, too
                 return await throwing(run(), at, self._problem, PATIENCE)
             finally:

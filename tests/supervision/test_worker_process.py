@@ -69,8 +69,8 @@ def test_a_worker_that_fails_leaves_the_others_running(
         run_process, has_ended = failing._run, anyio.Event()
 
         async def thrown() -> int:
-            if not planting.is_thrown:
-                planting.is_thrown = True
+            if not planting.thrown:
+                planting.thrown.add(TaskName.WORKER)
                 await throwing(run_process(), planting.at, planting.problem, PATIENCE)
             return await run_process()
 

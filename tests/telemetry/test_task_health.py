@@ -78,3 +78,19 @@ def test_failures_that_clients_cause_do_not_flood_the_log() -> None:
             health.failed(OwnedTask(TaskName.HANDSHAKE, "shop"), KeyError("relay"), None)
     assert len(logs) == 50
     assert failures(metrics)["handshake"] == 1_000
+
+
+class Unspeakable(Exception):
+    """An exception of a library that fails at its text."""
+
+    def __str__(self) -> str:
+        raise KeyError("message")
+
+
+def test_a_failure_without_a_text_is_reported() -> None:
+    """The report of a failure must not fail: it would end the task that was to start again, and all others with it."""
+    health = TaskHealth(Metrics())
+    with capture_logs() as logs:
+        health.failed(TASK, Unspeakable(), 1.0)
+    assert [each["reason"] for each in logs] == ["Unspeakable: its text cannot be made"]
+    assert [each["reason"] for each in health.described()] == ["Unspeakable: its text cannot be made"]

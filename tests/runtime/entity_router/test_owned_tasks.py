@@ -151,8 +151,8 @@ async def test_leaders_are_looked_up_again_after_a_failure(planting: Planting) -
 @in_fake_time
 async def test_brokers_are_checked_again_after_a_failure(planting: Planting) -> None:
     nodes = RelayNodes.__new__(RelayNodes)
-    nodes._check_soon, nodes._links = asyncio.Event(), Mock()  # type: ignore[misc]
-    nodes.interval, nodes._check = 10.0, AsyncMock()  # type: ignore[method-assign,misc]
+    nodes._check_soon, nodes._links = asyncio.Event(), Mock()
+    nodes.interval, nodes._check = 10.0, AsyncMock()  # type: ignore[method-assign]
     with planting.into_task(patience=AFTER_ALL) as reports:
         watching = keep(OwnedTask(TaskName.BROKERS, SHOP, EU), nodes.watch)
         await asyncio.sleep(100)
