@@ -171,6 +171,11 @@ class PoolRuntime:
         await self.until(lambda: self.core.is_renewed(group, cluster))
         await self.engines.replaced(group, cluster)
 
+    def change_login(self, cluster: ClusterName, username: str, password: str) -> None:
+        """Uses another user name and password at a cluster from the next connections on."""
+        self.engines.change_login(cluster, username, password)
+        self.tool_queries.change_login(cluster, username, password)
+
     def change_endpoint(self, endpoint: Endpoint) -> None:
         """Changes the addresses for clients, from the next response on."""
         self._handler.endpoint = endpoint

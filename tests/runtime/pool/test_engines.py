@@ -422,6 +422,18 @@ async def test_an_engine_that_fails_while_its_cluster_is_left_is_not_created_aga
 
 
 @in_fake_time
+async def test_engines_of_a_cluster_get_another_login() -> None:
+    """So do the requests of tools. No group leaves the cluster."""
+    bench = Bench()
+    await consuming(bench)
+    bench.server.change_login(EU, "mesh", "changed")
+    assert bench.engine(EU).commands[-1] == ("change_login", ("mesh", "changed"))
+    assert ("change_login", ("mesh", "changed")) not in bench.engine(US).commands
+    assert bench.administration.logins == [(EU, "mesh", "changed")]
+    assert bench.engine(EU).last is None
+
+
+@in_fake_time
 async def test_a_group_gets_another_engine_of_one_cluster() -> None:
     """A static member stays in the group: its engine closes without leaving."""
     bench = Bench(leave_at_once=False)
