@@ -112,6 +112,10 @@ SHARDS: Final[Mapping[str, Sequence[str]]] = {
         "relay/test_differential_of_the_newest.py",
     ),
     "release": ("config/test_helm.py", "test_packaging.py", "test_release.py"),
+    "reloads": (
+        "integration/test_keys_of_virtual_clusters_under_traffic.py",
+        "integration/test_keys_under_traffic.py",
+    ),
     "router": (
         "app",
         "integration/test_planted_owners.py",

@@ -119,7 +119,6 @@ GUARDED_INSIDE = Counter(
 OF_ONE_STEP = Counter(
     {
         "admin/connections.py:AdminServer._accept": 1,
-        "app/renewing.py:GroupRenewal.soon": 1,
         "app/worker.py:ThisWorker.watch_supervisor": 1,
         "listener/authentication.py:Authenticator._take": 1,
         "listener/listener.py:Listener.connected": 1,

@@ -243,9 +243,12 @@ class Application:
         return not guard.has_failed
 
     def _login_changed(self, cluster: Cluster) -> None:
-        """Passes another user name or password of a cluster on to the journal and the store, which stay at a reload."""
+        """Passes another user name or password of a cluster on to the parts that stay at a reload: pools, the journal
+        and the store."""
         config, properties = self.config, cluster.properties
         login = properties.get("sasl.username", ""), properties.get("sasl.password", "")
+        for pool in self._virtual_clusters.pools():
+            pool.change_login(cluster.name, *login)
         if self._journal is not None and config.journal is not None and config.journal.cluster == cluster.name:
             self._journal.change_login(*login)
         if self._store is not None and config.store is not None and config.store.cluster == cluster.name:

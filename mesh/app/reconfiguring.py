@@ -29,7 +29,7 @@ from mesh.app.configured_target import ChangedConfig
 from mesh.app.prepared import Prepared, close_all
 from mesh.app.prepared_clusters import PreparedClusters
 from mesh.app.readiness import Readiness
-from mesh.app.reload_plan import ReloadPlan, may_need_parts, plan_of, reconnected
+from mesh.app.reload_plan import ReloadPlan, may_need_parts, plan_of, reconnected, with_other_logins
 from mesh.app.target_parts import TargetParts
 from mesh.app.targets import linked_clusters
 from mesh.app.unchanged import UnchangedVirtualClusters
@@ -255,7 +255,8 @@ class Reconfiguring:
         parts = await self._virtual_clusters.make_parts(config, names)
         try:
             plan = plan_of(self.config, config, comparison.changes, self._virtual_clusters, missing, parts)
-            connected = self._clusters.unconnected(config) | reconnected(comparison.changes)
+            changed = reconnected(comparison.changes) | with_other_logins(comparison.changes)
+            connected = self._clusters.unconnected(config) | changed
             clusters = await self._clusters.prepare(config, connected, plan.linked)
             prepared = await self._virtual_clusters.prepare(config, plan.concerned, parts)
         except BaseException:

@@ -12,11 +12,11 @@ from mesh.app.virtual_clusters import VirtualClusters
 from mesh.config.changes import (
     Change,
     ClusterChanged,
+    ClusterLoginChanged,
     VirtualClusterAdded,
     VirtualClusterChanged,
     VirtualClusterRemoved,
     VirtualClusterRenewed,
-    has_only_another_login,
 )
 from mesh.config.model import Config, PoolTargetConfig
 from mesh.records.spans import ClusterName
@@ -55,6 +55,11 @@ def reconnected(changes: Sequence[Change]) -> frozenset[ClusterName]:
     return frozenset(ClusterName(each.name) for each in changes if isinstance(each, ClusterChanged))
 
 
+def with_other_logins(changes: Sequence[Change]) -> frozenset[ClusterName]:
+    """Returns the clusters that have only another user name or password."""
+    return frozenset(ClusterName(each.name) for each in changes if isinstance(each, ClusterLoginChanged))
+
+
 def may_need_parts(config: Config, changes: Sequence[Change], missing: Collection[str]) -> set[str]:
     """Returns the virtual clusters that may start or change. missing: those that do not run as configured."""
     added = VirtualClusterAdded | VirtualClusterChanged | VirtualClusterRenewed
@@ -78,9 +83,7 @@ def plan_of(
     ended = {each.name for each in changes if isinstance(each, VirtualClusterRemoved | VirtualClusterRenewed)}
     begun = {each.name for each in changes if isinstance(each, VirtualClusterAdded | VirtualClusterRenewed)}
     left: dict[str, frozenset[ClusterName]] = {}
-    old, new = ({each.name: each for each in one.clusters} for one in (before, config))
     connected = reconnected(changes)
-    other_logins = frozenset(name for name in connected if has_only_another_login(old[name], new[name]))
     running = virtual_clusters.names()
     for configured in config.virtual_clusters:
         name = configured.name
@@ -89,7 +92,7 @@ def plan_of(
             ended |= {name} & set(running)
             continue
         wanted = ChangedConfig(configured, config.routers, parts.get(name, TargetParts(name)))
-        clusters = virtual_clusters.clusters_to_leave(wanted, connected, other_logins)
+        clusters = virtual_clusters.clusters_to_leave(wanted, connected)
         if clusters is None:
             ended.add(name)
             begun.add(name)
@@ -97,7 +100,7 @@ def plan_of(
             left[name] = clusters
     ended &= set(running)
     linked = _newly_linked(before, config, connected, begun)
-    return ReloadPlan(frozenset(ended), frozenset(begun), left, changed, frozenset(linked), other_logins)
+    return ReloadPlan(frozenset(ended), frozenset(begun), left, changed, frozenset(linked), with_other_logins(changes))
 
 
 def _newly_linked(

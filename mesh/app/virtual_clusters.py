@@ -223,19 +223,11 @@ class VirtualClusters:
     # Change
 
     def clusters_to_leave(
-        self,
-        wanted: ChangedConfig,
-        reconnected: Collection[ClusterName],
-        other_logins: Collection[ClusterName] = (),
+        self, wanted: ChangedConfig, reconnected: Collection[ClusterName]
     ) -> frozenset[ClusterName] | None:
         """Returns the clusters that a virtual cluster must leave, at least for a while, if this configuration applies
-        and the clusters in `reconnected` get new connections. None if the virtual cluster must start again.
-        other_logins: those of `reconnected` that have only another user name or password: the mesh's own connections
-        use it from the next one on, and only groups of pools need other clients."""
-        running = self._running[wanted.configured.name]
-        if not pools_of(running.target):
-            reconnected = [name for name in reconnected if name not in other_logins]
-        return running.configured_target.clusters_to_leave(wanted, reconnected)
+        and the clusters in `reconnected` get new connections. None if the virtual cluster must start again."""
+        return self._running[wanted.configured.name].configured_target.clusters_to_leave(wanted, reconnected)
 
     async def look_at_files(self) -> None:
         """Reads changed files again."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import Enum
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,12 +18,12 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._acl import AclOperation
 from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.admin._resource import ResourceType
-from cryptography.x509 import load_pem_x509_certificates
 
 from mesh.app.from_config import clusters_of, properties_of
 from mesh.commands.served_apis import ClusterUnavailable, versions_of
 from mesh.config.model import Cluster, Config, PoolTargetConfig
 from mesh.config.pool import NamedTopic, PoolConfig
+from mesh.listener.certificates import Lifetime, lifetime_in_keystore, lifetime_in_pem, lifetime_of
 from mesh.records.spans import ClusterName
 from mesh.upstream.admin import LazyAdmin
 from mesh.wire.apis import KNOWN_APIS, ApiKey
@@ -281,40 +282,59 @@ def _is_of(group: str, prefix: str, patterns: Iterable[str]) -> bool:
 
 def _of_certificates(config: Config) -> Iterator[DoctorFinding]:
     now = datetime.now(UTC)
-    for about, file in _certificate_files(config):
+    renew = "renew it; the mesh reads it again by itself"
+    for about, place, remedy, read in _certificates(config):
+        reason = "no certificate can be decoded"
         try:
-            ends = min(each.not_valid_after_utc for each in load_pem_x509_certificates(file.read_bytes()))
-        except (OSError, ValueError) as problem:
-            yield DoctorFinding(
-                Level.PROBLEM, about, f"{file} cannot be read: {problem}", "name a PEM file with a certificate"
-            )
+            lifetime = read()
+        except OSError as problem:
+            lifetime, reason = None, str(problem)
+        if lifetime is None:
+            yield DoctorFinding(Level.PROBLEM, about, f"{place} cannot be read: {reason}", remedy)
             continue
+        ends = datetime.fromtimestamp(lifetime.ends, UTC)
         if ends < now:
-            yield DoctorFinding(
-                Level.PROBLEM,
-                about,
-                f"{file} has ended on {ends:%Y-%m-%d}",
-                "renew it; the mesh reads it again by itself",
-            )
+            yield DoctorFinding(Level.PROBLEM, about, f"{place} has ended on {ends:%Y-%m-%d}", renew)
         elif ends < now + SOON:
-            yield DoctorFinding(
-                Level.WARNING, about, f"{file} ends on {ends:%Y-%m-%d}", "renew it; the mesh reads it again by itself"
-            )
+            yield DoctorFinding(Level.WARNING, about, f"{place} ends on {ends:%Y-%m-%d}", renew)
         else:
-            yield DoctorFinding(Level.OK, about, f"{file} is valid until {ends:%Y-%m-%d}")
+            yield DoctorFinding(Level.OK, about, f"{place} is valid until {ends:%Y-%m-%d}")
 
 
-def _certificate_files(config: Config) -> Iterator[tuple[str, Path]]:
+def _certificates(config: Config) -> Iterator[tuple[str, str, str, Callable[[], Lifetime | None]]]:
+    """Yields each certificate: the part that it belongs to, the file, the remedy if it cannot be read, and a function
+    that reads its lifetime. Folders of authorities are left out."""
+    remedy = "name a PEM file with a certificate"
+    for about, path in _certificate_files(config):
+        if not Path(path).is_dir():
+            yield about, path, remedy, partial(lifetime_of, path)
+    for cluster in config.clusters:
+        properties = cluster.client_properties()
+        for name in ("ssl.certificate.pem", "ssl.ca.pem"):
+            if text := properties.get(name):
+                read = partial(lifetime_in_pem, str(text).encode())
+                yield f"cluster {cluster.name}, {name}", "the certificate", "set a certificate as PEM", read
+        if keystore := properties.get("ssl.keystore.location"):
+            password = str(properties.get("ssl.keystore.password", ""))
+            remedy = "name a PKCS#12 file with a certificate, and its ssl.keystore.password"
+            in_keystore = partial(lifetime_in_keystore, str(keystore), password)
+            yield f"cluster {cluster.name}, ssl.keystore.location", str(keystore), remedy, in_keystore
+
+
+def _certificate_files(config: Config) -> Iterator[tuple[str, str]]:
     if config.admin is not None and config.admin.tls is not None:
-        yield "admin", Path(config.admin.tls.certificate_file)
+        yield "admin", str(config.admin.tls.certificate_file)
     for each in config.virtual_clusters:
         if each.tls is not None:
-            yield f"virtual cluster {each.name}", Path(each.tls.certificate_file)
+            yield f"virtual cluster {each.name}", str(each.tls.certificate_file)
+        for listener in each.listeners:
+            if listener.tls is not None:
+                yield f"virtual cluster {each.name}, listener {listener.name}", str(listener.tls.certificate_file)
     for cluster in config.clusters:
         properties = cluster.client_properties()
         for name in ("ssl.certificate.location", "ssl.ca.location"):
             if properties.get(name):
-                yield f"cluster {cluster.name}, {name}", Path(str(properties[name]))
+                yield f"cluster {cluster.name}, {name}", str(properties[name])
 
 
 def several(count: int, noun: str) -> str:

@@ -84,6 +84,17 @@ class ClusterChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class ClusterLoginChanged:
+    """Another user name or password of SASL. Connections stay; those that are made from now on use it."""
+
+    name: str
+    keys: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"cluster {self.name}: changed ({', '.join(self.keys)})"
+
+
+@dataclass(frozen=True, slots=True)
 class VirtualClusterAdded:
     name: str
 
@@ -126,6 +137,7 @@ Change: TypeAlias = (
     | ClusterAdded
     | ClusterRemoved
     | ClusterChanged
+    | ClusterLoginChanged
     | VirtualClusterAdded
     | VirtualClusterRemoved
     | VirtualClusterChanged
@@ -142,7 +154,7 @@ class Comparison:
     refused: tuple[Mistake, ...]
 
 
-def has_only_another_login(before: Cluster, after: Cluster) -> bool:
+def _has_only_another_login(before: Cluster, after: Cluster) -> bool:
     """Returns whether a cluster differs only in the user name or the password of SASL."""
     return before != after and _without_login(before) == _without_login(after)
 
@@ -188,7 +200,7 @@ def _of_clusters(before: Sequence[Cluster], after: Sequence[Cluster]) -> Iterato
     yield from (ClusterAdded(name) for name in new if name not in old)
     for name in new:
         if name in old and (keys := tuple(_differing(old[name], new[name]))):
-            yield ClusterChanged(name, keys)
+            yield (ClusterLoginChanged if _has_only_another_login(old[name], new[name]) else ClusterChanged)(name, keys)
 
 
 def _of_virtual_clusters(before: Config, after: Config) -> Iterator[Change]:

@@ -37,8 +37,13 @@ class Lifetime:
 def lifetime_of(path: str) -> Lifetime | None:
     """Returns the lifetime of the certificate in a file; of several, the one that ends first. None if no certificate
     can be decoded: OpenSSL takes some that this decoder refuses. Raises OSError if the file cannot be read."""
+    return lifetime_in_pem(read_file(path))
+
+
+def lifetime_in_pem(content: bytes) -> Lifetime | None:
+    """Returns the lifetime of the certificates in PEM, as `lifetime_of` does."""
     try:
-        found = load_pem_x509_certificates(read_file(path))
+        found = load_pem_x509_certificates(content)
     except ValueError:
         return None
     return _of_first(found)

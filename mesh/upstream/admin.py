@@ -24,7 +24,7 @@ class LazyAdmin:
 
     def __init__(self, properties: Properties) -> None:
         made_of = {**connection_properties(properties), **_METADATA}
-        self._clients = Renewed("admin", properties, lambda: AdminClient(made_of), self._retire)
+        self._clients = Renewed("admin", made_of, lambda: AdminClient(made_of), self._retire)
         self._retired: deque[AdminClient] = deque(maxlen=1)
         self._is_connected = False
         self._ask_at = 0.0
@@ -49,6 +49,10 @@ class LazyAdmin:
             else:
                 self._is_connected = True
         return self._is_connected
+
+    def change_login(self, username: str, password: str) -> None:
+        """Uses this user name and password for SASL from the next connection on."""
+        self._clients.change_login(username, password)
 
     def close(self) -> None:
         self._clients.forget()

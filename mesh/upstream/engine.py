@@ -322,6 +322,9 @@ class Engine(Protocol):
         """Asks the cluster now for the ends of the logs of assigned partitions. `HighWatermarks` with this number, or a
         greater one, bring those that the cluster answers; the others are asked for every second. Numbers rise."""
 
+    def change_login(self, username: str, password: str) -> None:
+        """Uses this user name and password for SASL from the next connection on."""
+
     async def close(
         self, positions: Mapping[UpstreamPartition, CommitPosition], *, leaves: bool = True
     ) -> Mapping[UpstreamPartition, int]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
-from collections.abc import Callable, Mapping
+from collections import Counter, deque
+from collections.abc import Callable
 from typing import Any, Final, Generic, TypeVar
 
 import structlog
@@ -31,14 +31,14 @@ Client = TypeVar("Client")
 class Renewed(Generic[Client]):
     """A client of librdkafka without a group, used by one thread. current: the client; None before the first `get`.
 
-    name: that of the client in logs and metrics. make: makes a client. retire: called with a client after its
-    replacement.
+    name: that of the client in logs and metrics. make: makes a client from the properties. retire: called with a client
+    after its replacement.
     """
 
     def __init__(
         self,
         name: str,
-        properties: Mapping[str, Any],
+        properties: dict[str, Any],
         make: Callable[[], Client],
         retire: Callable[[Client], object] = lambda _: None,
         clock: Callable[[], float] = time.monotonic,
@@ -47,6 +47,9 @@ class Renewed(Generic[Client]):
         self._name = name
         self._reason = ""
         """The reason of the last attempt that failed."""
+        self._properties = properties
+        self._logins: deque[tuple[str, str]] = deque(maxlen=1)
+        """The user name and password that the client does not have yet."""
         self._paths = [path for name in FILES if (path := properties.get(name))]
         self._make = make
         self._retire = retire
@@ -58,6 +61,8 @@ class Renewed(Generic[Client]):
         """Returns the client. If a changed file cannot be used, that is the old client, and a later call tries again.
         Raises the errors of `make` if there is no client yet."""
         now, current = self._clock(), self.current
+        while self._logins:
+            self._take(current, *self._logins.popleft())
         if current is not None and (now < self._look_at or (not self._paths and self._seen is not None)):
             return current
         self._look_at = now + INTERVAL
@@ -79,6 +84,17 @@ class Renewed(Generic[Client]):
     def renew(self) -> None:
         """Lets the next call of `get` make a client, although no file has changed. If it cannot, the old one stays."""
         self._seen, self._look_at = None, 0.0
+
+    def change_login(self, username: str, password: str) -> None:
+        """Uses this user name and password for SASL from the next connection on. May be called from any thread: the
+        next `get` passes it on, since a consumer makes another thread wait while it is polled."""
+        self._properties |= {"sasl.username": username, "sasl.password": password}
+        self._logins.append((username, password))
+
+    @staticmethod
+    def _take(client: Any, username: str, password: str) -> None:
+        if client is not None:
+            client.set_sasl_credentials(username, password)
 
     def _failed(self, reason: str) -> None:
         """Counts an attempt that failed, and logs each new reason."""

@@ -10,12 +10,14 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 from cryptography.hazmat.primitives.asymmetric import ec
 from jwt.algorithms import ECAlgorithm
 
 from tests.integration.processes import free_ports
+from tests.integration.security.certificates import Authority, Pair
 
 Tree = dict[str, Any]
 
@@ -47,7 +49,9 @@ GONE: Final = object()
 SECTION: Final = object()
 """The keys of the section behind it have rows of their own."""
 
-POOL, RELAY, RULES, ONE, UNION, UNION_RULES, UNION_ONE, CLIENTS, _, SECURE_RELAY, SECURE_UNION = range(11)
+POOL, RELAY, RULES, ONE, UNION, UNION_RULES, UNION_ONE, CLIENTS, _, SECURE_RELAY, SECURE_UNION, REQUESTS = range(12)
+CALLERS: Final = ["User:ANONYMOUS", "User:carol"]
+"""The clients of virtual clusters with rules, which may do everything, while rules for other users change."""
 
 
 def whole(part: Mapping[str, Any], key: str, value: Any) -> Tree:
@@ -64,15 +68,16 @@ def _key_set() -> str:
     return json.dumps({"keys": [{**ECAlgorithm.to_jwk(public, as_dict=True), "kid": "one"}]})
 
 
-def configuration(folder: Any, pair: Any, authority: Any, servers: str) -> Tree:
-    """Returns the configuration. pair, authority: certificate and key, and the authority that issued them."""
+def configuration(folder: Path, pair: Pair, authority: Authority, eu: str, us: str) -> Tree:
+    """Returns the configuration. It needs the type `pass-through` (tests/router/pass_through.py). pair: certificate and
+    key of the mesh, which the authority has issued. eu, us: bootstrap servers."""
     users, keys, token = folder / "users.yaml", folder / "keys.json", folder / "token"
     rules = folder / "rules.yaml"
     users.write_text("users: [{name: carol, password: sesame}]")
     rules.write_text("rules: []")
     keys.write_text(_key_set())
     token.write_text("token")
-    ports = iter(free_ports(60))
+    ports = iter(free_ports(70))
     tls = {
         "certificate_file": str(pair.certificate),
         "key_file": str(pair.key),
@@ -86,8 +91,8 @@ def configuration(folder: Any, pair: Any, authority: Any, servers: str) -> Tree:
         "users_file": str(users),
         "oauthbearer": {"jwks_file": str(keys), "issuer": "here", "audiences": ["mesh"]},
     }
-    rule = {"principals": ["User:alice"], "operations": ["all"], "topics": ["*"], "groups": ["*"]}
-    authorization = {"rules": [rule], "rules_file": str(rules), "super_users": ["User:root"]}
+    rule = {"principals": ["User:alice", *CALLERS], "operations": ["all"], "topics": ["*"], "groups": ["*"]}
+    authorization = {"rules": [rule], "rules_file": str(rules), "super_users": ["User:root", *CALLERS]}
     pool: Tree = {
         "topics": [
             {"name": "orders", "from": [{"cluster": "eu", "topic": "orders"}]},
@@ -129,6 +134,7 @@ def configuration(folder: Any, pair: Any, authority: Any, servers: str) -> Tree:
         listened("secure-pool", coordinator="", **secure, target={"pool": {**pool, "upstream_group_prefix": "s."}}),
         listened("secure-relay", [1], **secure, target=to_relay),
         listened("secure-union", by_route, **secure, target=to_union),
+        listened("requests", {"eu": [1]}, target={"router": {"name": "each"}}),
     ]
     for index in (ONE, UNION_ONE):
         virtual_clusters[index]["nodes"] = "one"
@@ -147,8 +153,8 @@ def configuration(folder: Any, pair: Any, authority: Any, servers: str) -> Tree:
         "store": {"cluster": "eu", "topic": "mesh.store", "create": True},
         "drain_grace": "100ms",
         "clusters": [
-            {"name": "eu", "bootstrap_servers": servers, "properties": {"client.id": "mesh"}},
-            {"name": "us", "bootstrap_servers": servers},
+            {"name": "eu", "bootstrap_servers": eu, "properties": {"client.id": "mesh"}},
+            {"name": "us", "bootstrap_servers": us},
             {"name": "by-oidc", **cloud, "login": {"oidc": oidc}},
             {"name": "by-file", **cloud, "login": {"file": {"path": str(token)}}},
         ],
@@ -178,6 +184,12 @@ def configuration(folder: Any, pair: Any, authority: Any, servers: str) -> Tree:
                 "name": "alone",
                 "type": "topics",
                 "config": {"topics": [{"prefix": "", "route": "eu"}], "default": "eu"},
+                "routes": [{"name": "eu", "id": 0, "target": {"cluster": "eu"}}],
+            },
+            {
+                "name": "each",
+                "type": "pass-through",
+                "config": {"route": "eu"},
                 "routes": [{"name": "eu", "id": 0, "target": {"cluster": "eu"}}],
             },
         ],
@@ -648,3 +660,58 @@ def places(tree: Tree, section: str) -> Iterator[Tree]:
         inner = [each[part.removesuffix("[]")] for each in found if part.removesuffix("[]") in each]
         found = [one for each in inner for one in each] if part.endswith("[]") else inner
     yield from (each for each in found if isinstance(each, dict) and (not kind or kind in each))
+
+
+class ChangingConfiguration:
+    """The configuration, and its changes. folder: gets the files that it names. base: as it is before each change.
+    authority: of the certificates."""
+
+    def __init__(self, folder: Path, eu: str, us: str) -> None:
+        self.authority = authority = Authority(folder / "authority")
+        pair, other = authority.issue("mesh"), authority.issue("other")
+        self.base = configuration(folder, pair, authority, eu, us)
+        keys = folder / "other-keys.json"
+        keys.write_text((folder / "keys.json").read_text())
+        self._files = {
+            "authority": authority.certificate,
+            "certificate": pair.certificate,
+            "key": pair.key,
+            "token": folder / "token",
+            "keys": folder / "keys.json",
+            "other keys": keys,
+            "other certificate": other.certificate,
+            "other key": other.key,
+        }
+
+    def changed(self, section: str, key: str, row: Any) -> Tree:
+        """Returns the configuration after the change of a row."""
+        tree = deepcopy(self.base)
+        change = row.value if isinstance(row, Refused) else row
+        if isinstance(change, Changed):
+            change.make(tree)
+            made: Tree = self._with_files(tree)
+            return made
+        found = list(places(tree, section)) if not isinstance(row, Where) else [[*places(tree, section)][row.index]]
+        if (isinstance(row, Refused) and not found) or section.split(".")[0] in ("journal", "otlp"):
+            tree[section.split(".")[0]] = self._with_files(row.value)
+            return tree
+        assert found, f"the configuration has no {section}"
+        value = row.value if isinstance(row, Refused | Where) else row
+        for place in found:
+            if value is GONE:
+                place.pop(key, None)
+            elif value == "pair":  # a certificate goes with its key
+                place |= self._pair() if key != "client_ca_file" else {key: str(self._files["other certificate"])}
+            else:
+                place[key] = self._with_files(value)
+        return tree
+
+    def _pair(self) -> Tree:
+        return {f"{each}_file": str(self._files[f"other {each}"]) for each in ("certificate", "key")}
+
+    def _with_files(self, value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: self._with_files(each) for key, each in value.items()}
+        if isinstance(value, list):
+            return [*map(self._with_files, value)]
+        return str(self._files[value]) if isinstance(value, str) and value in self._files else deepcopy(value)

@@ -63,14 +63,16 @@ def test_it_is_reported_and_looked_at_again() -> None:
     assert health.connection("eu") is None
 
 
-def test_another_login_goes_to_the_journal_and_the_store_of_the_cluster() -> None:
+def test_another_login_goes_to_pools_and_to_the_journal_and_the_store_of_the_cluster() -> None:
     """They stay at a reload."""
     kept = SimpleNamespace(cluster="eu")
-    journal, store = Mock(), Mock()
-    process: Any = SimpleNamespace(_journal=journal, _store=store, config=SimpleNamespace(journal=kept, store=kept))
+    journal, store, pool = Mock(), Mock(), Mock()
+    virtual_clusters, config = Mock(pools=lambda: [pool]), SimpleNamespace(journal=kept, store=kept)
+    process: Any = SimpleNamespace(_journal=journal, _store=store, config=config, _virtual_clusters=virtual_clusters)
     properties = {"sasl.username": "mesh", "sasl.password": "new"}
     for name in ("us", "eu"):
         cluster = Cluster.model_validate({"name": name, "bootstrap_servers": "1:1", "properties": properties})
         Application._login_changed(process, cluster)
     for each in (journal, store):
         each.change_login.assert_called_once_with("mesh", "new")
+    assert [call.args for call in pool.change_login.call_args_list] == [(name, "mesh", "new") for name in ("us", "eu")]

@@ -5,7 +5,6 @@ The clusters are not there, and clients see that by themselves; all virtual clus
 
 from __future__ import annotations
 
-import copy
 import gc
 import json
 import ssl
@@ -22,76 +21,32 @@ import yaml
 from mesh.app import Application, application, clusters
 from mesh.config.load import load
 from mesh.tasks import Tasks
-from tests.app.every_key import GONE, ROWS, SECTION, Changed, Refused, Tree, Where, configuration, places
+from tests.app.every_key import ROWS, SECTION, ChangingConfiguration, Refused, Tree
 from tests.app.test_refused_reloads import Catalog
 from tests.config.test_documentation import modelled
-from tests.integration.security.certificates import Authority
+from tests.integration.keys_under_traffic import EXCEPTIONS, name_of
+from tests.router.pass_through import install_pass_through
 from tests.upstream.store.memory import MemoryStore
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
 
+NOWHERE = "127.0.0.1:1"
 IN_GATE = frozenset({"", "clusters[]", "virtual_clusters[]"})
 """The sections that `make test` changes. Each reload takes about half a second of CPU."""
 
 
 class Process:
-    """A process with every kind of target, inside of this one. trees: the configuration; files: other files."""
+    """A process with every kind of target, inside of this one. base: its configuration before each change."""
 
     def __init__(self, folder: Path) -> None:
-        self.authority = authority = Authority(folder / "authority")
-        pair, other = authority.issue("mesh"), authority.issue("other")
-        self.base = configuration(folder, pair, authority, "127.0.0.1:1")
-        keys = folder / "other-keys.json"
-        keys.write_text((folder / "keys.json").read_text())
-        self._files = {
-            "authority": authority.certificate,
-            "certificate": pair.certificate,
-            "key": pair.key,
-            "token": folder / "token",
-            "keys": folder / "keys.json",
-            "other keys": keys,
-            "other certificate": other.certificate,
-            "other key": other.key,
-        }
+        self.changing = ChangingConfiguration(folder, NOWHERE, NOWHERE)
+        self.base = self.changing.base
         self.file = folder / "mesh.yaml"
         self.write(self.base)
         self.app = Application(load(self.file), self.file)
 
     def write(self, tree: Tree) -> None:
         self.file.write_text(yaml.safe_dump(tree, sort_keys=False))
-
-    def changed(self, section: str, key: str, row: Any) -> Tree:
-        """The configuration after the change of a row."""
-        tree = copy.deepcopy(self.base)
-        change = row.value if isinstance(row, Refused) else row
-        if isinstance(change, Changed):
-            change.make(tree)
-            made: Tree = self._with_files(tree)
-            return made
-        found = list(places(tree, section)) if not isinstance(row, Where) else [[*places(tree, section)][row.index]]
-        if (isinstance(row, Refused) and not found) or section.split(".")[0] in ("journal", "otlp"):
-            tree[section.split(".")[0]] = self._with_files(row.value)
-            return tree
-        assert found, f"the configuration has no {section}"
-        value = row.value if isinstance(row, Refused | Where) else row
-        for place in found:
-            if value is GONE:
-                place.pop(key, None)
-            elif value == "pair":  # a certificate goes with its key
-                place |= self._pair() if key != "client_ca_file" else {key: str(self._files["other certificate"])}
-            else:
-                place[key] = self._with_files(value)
-        return tree
-
-    def _pair(self) -> Tree:
-        return {f"{each}_file": str(self._files[f"other {each}"]) for each in ("certificate", "key")}
-
-    def _with_files(self, value: Any) -> Any:
-        if isinstance(value, dict):
-            return {key: self._with_files(each) for key, each in value.items()}
-        if isinstance(value, list):
-            return [*map(self._with_files, value)]
-        return str(self._files[value]) if isinstance(value, str) and value in self._files else copy.deepcopy(value)
 
     async def reload(self, tree: Tree) -> tuple[int, dict[str, Any]]:
         self.write(tree)
@@ -104,7 +59,7 @@ class Process:
             host, port = configured["listen"].split(":")
             async with await anyio.connect_tcp(host, int(port)) as stream:
                 if (tls := configured.get("tls")) is not None and tls["client_authentication"] == "requested":
-                    trusting = ssl.create_default_context(cafile=str(self.authority.certificate))
+                    trusting = ssl.create_default_context(cafile=str(self.changing.authority.certificate))
                     await anyio.streams.tls.TLSStream.wrap(stream, hostname="localhost", ssl_context=trusting)
 
     def state(self) -> str:
@@ -126,6 +81,7 @@ def _without_connections(status: Any) -> Any:
 
 @asynccontextmanager
 async def running(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Process]:
+    install_pass_through(folder, monkeypatch)
     monkeypatch.setattr(clusters, "TopicCatalog", Catalog)
     monkeypatch.setattr(application, "_open_store", lambda _: None)
     process = Process(folder)
@@ -151,6 +107,10 @@ def test_every_key_has_a_row() -> None:
             assert row is not SECTION or has_keys, f"{inner} has no keys of its own"
 
 
+def test_exceptions_under_traffic_are_keys() -> None:
+    assert {name_of(section, key) for section, rows in ROWS.items() for key in rows} >= EXCEPTIONS.keys()
+
+
 @pytest.mark.parametrize(
     "section", [pytest.param(name, marks=[] if name in IN_GATE else [pytest.mark.long]) for name in ROWS]
 )
@@ -162,7 +122,7 @@ async def test_every_key_there_and_back(tmp_path: Path, monkeypatch: pytest.Monk
         await process.assert_all_accept(process.base)
         before, failures = process.state(), process.app._metrics.registry
         for key, row in rows.items():
-            tree = process.changed(section, key, row)
+            tree = process.changing.changed(section, key, row)
             status, answer = await process.reload(tree)
             if isinstance(row, Refused):
                 assert (status, answer["state"]) == (422, "refused"), (key, answer)

@@ -193,18 +193,3 @@ async def served_nowhere(*_: object) -> None: ...
 
 async def bound_nowhere(*_: object) -> dict[object, object]:
     return {}
-
-
-@pytest.mark.parametrize("has_pools", [False, True])
-def test_only_groups_of_pools_need_other_clients_for_another_login(
-    has_pools: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(virtual_clusters, "pools_of", lambda _: ["pool"] if has_pools else [])
-    kept = VirtualClusters(*[cast(Any, None)] * 8)
-    asked: list[list[str]] = []
-    configured: Any = SimpleNamespace(name="front")
-    target = SimpleNamespace(clusters_to_leave=lambda _, reconnected: asked.append(sorted(reconnected)))
-    kept._running["front"] = cast(Any, SimpleNamespace(configured_target=target, target=None))
-    names = [ClusterName("eu"), ClusterName("us")]
-    kept.clusters_to_leave(ChangedConfig(configured, [], TargetParts("front")), names, names[:1])
-    assert asked == [["eu", "us"] if has_pools else ["us"]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,10 +13,12 @@ import yaml
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import pkcs12
 from cryptography.x509.oid import NameOID
 
-from mesh.commands.findings import Level, examine, of_brokers
+from mesh.commands.findings import DoctorFinding, Level, _of_certificates, examine, of_brokers
 from mesh.config import load
+from mesh.config.model import Config
 
 
 def certificate(file: Path, days: int) -> None:
@@ -59,6 +62,51 @@ def test_certificates_that_end(tmp_path: Path, days: int, level: Level, text: st
     assert (found.level, found.about) == (level, "virtual cluster shop")
     assert text in found.found
     assert bool(found.remedy) is (level is not Level.OK)
+
+
+@pytest.mark.parametrize(
+    ("days", "level", "text"),
+    [(-2, Level.PROBLEM, "has ended on"), (5, Level.WARNING, "ends on"), (365, Level.OK, "is valid until")],
+)
+def test_certificates_towards_clusters_that_end(tmp_path: Path, days: int, level: Level, text: str) -> None:
+    certificate(tmp_path / "mesh.crt", days)
+    pem, store = (tmp_path / "mesh.crt").read_bytes(), tmp_path / "mesh.p12"
+    key = serialization.load_pem_private_key((tmp_path / "mesh.key").read_bytes(), None)
+    assert isinstance(key, ec.EllipticCurvePrivateKey)
+    encryption = serialization.BestAvailableEncryption(b"sesame")
+    made = x509.load_pem_x509_certificate(pem)
+    store.write_bytes(pkcs12.serialize_key_and_certificates(None, key, made, None, encryption))
+    (tmp_path / "authorities").mkdir()
+    every = [
+        {"ssl.certificate.location": str(tmp_path / "mesh.crt"), "ssl.key.location": str(tmp_path / "mesh.key")},
+        {"ssl.keystore.location": str(store), "ssl.keystore.password": "sesame"},
+        {"ssl.ca.pem": pem.decode(), "ssl.ca.location": str(tmp_path / "authorities")},
+    ]
+    found = certificates_of(tmp_path, every)
+    assert [(each.level, each.about) for each in found] == [
+        (level, "cluster c0, ssl.certificate.location"),
+        (level, "cluster c1, ssl.keystore.location"),
+        (level, "cluster c2, ssl.ca.pem"),
+    ]
+    assert all(text in each.found for each in found)
+
+
+def test_a_keystore_with_another_password(tmp_path: Path) -> None:
+    (tmp_path / "mesh.p12").write_bytes(b"none")
+    (found,) = certificates_of(tmp_path, [{"ssl.keystore.location": str(tmp_path / "mesh.p12")}])
+    assert found.found == f"{tmp_path / 'mesh.p12'} cannot be read: no certificate can be decoded"
+    assert found.remedy == "name a PKCS#12 file with a certificate, and its ssl.keystore.password"
+
+
+def certificates_of(folder: Path, properties: Sequence[Mapping[str, str]]) -> list[DoctorFinding]:
+    """The findings about certificates of clusters with these properties."""
+    clusters = [
+        {"name": f"c{index}", "bootstrap_servers": "127.0.0.1:1", "properties": {"security.protocol": "ssl", **each}}
+        for index, each in enumerate(properties)
+    ]
+    relay = {"name": "shop", "listen": "127.0.0.1:1", "nodes": {"ports": "1"}, "target": {"relay": {"cluster": "c0"}}}
+    config = Config.model_validate({"clusters": clusters, "virtual_clusters": [relay]})
+    return [*_of_certificates(config)]
 
 
 def test_an_advertised_address_that_cannot_be_reached_is_named() -> None:

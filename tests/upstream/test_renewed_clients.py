@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -13,18 +14,22 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 
+from mesh.records.spans import Span
 from mesh.upstream import admin as admin_module
 from mesh.upstream import catalog as catalog_module
 from mesh.upstream import renewed
 from mesh.upstream.admin import LazyAdmin
 from mesh.upstream.catalog import CatalogEvent, CatalogUpdate, TopicCatalog
+from mesh.upstream.engine import EngineName
+from mesh.upstream.librdkafka import consumer_thread as consumer_thread_module
+from mesh.upstream.librdkafka import reader_thread as reader_thread_module
 from mesh.upstream.store import topic as topic_module
 from mesh.upstream.store.documents import DocumentKind
 from mesh.upstream.writers import dead_letters as dead_letters_module
 from mesh.upstream.writers import journal as journal_module
 from mesh.upstream.writers.dead_letters import DeadLetterWriter
 from tests.integration.processes import eventually
-from tests.upstream.harness import CLUSTER, TIMEOUT, new_name, run
+from tests.upstream.harness import CLUSTER, TIMEOUT, engine, new_name, produce, run, source
 from tests.upstream.store.opened import opened
 from tests.upstream.writers.test_dead_letters import write as write_letter
 from tests.upstream.writers.test_journal import write as write_page
@@ -191,6 +196,9 @@ def test_the_journal_takes_another_login(mock_cluster: str, monkeypatch: pytest.
         writer = writer_of(mock_cluster, "journal", [], **WITH_SASL, **{"sasl.password": "old"})
         writer._producers.get()
         writer.change_login(*LOGIN)
+        producer.set_sasl_credentials.assert_not_called()
+        for _ in range(2):
+            writer._producers.get()
         producer.set_sasl_credentials.assert_called_once_with(*LOGIN)
         assert writer._properties["sasl.password"] == "changed"
         await writer.close()
@@ -209,8 +217,53 @@ def test_the_store_takes_another_login(mock_cluster: str, counted: Counted) -> N
             for clients in (topic._producers, topic._consumers):
                 clients.current = Mock(wraps=clients.current, set_sasl_credentials=taken)
             store.change_login(*LOGIN)
+            await asyncio.to_thread(eventually, "both have taken it", lambda: taken.call_count == 2)
             assert taken.call_args_list == [(LOGIN, {}), (LOGIN, {})]
             assert topic._properties["sasl.password"] == "changed"
         assert producers.called
+
+    run(test)
+
+
+def test_another_login_does_not_wait_for_the_reader_of_the_store(mock_cluster: str) -> None:
+    """confluent-kafka lets one thread at a time into a consumer, and the reader is there nearly always."""
+
+    async def test() -> None:
+        async with opened(mock_cluster, new_topic(mock_cluster)) as store:
+            await asyncio.to_thread(eventually, "a reader", lambda: store._topic._consumers.current is not None)
+            await asyncio.wait_for(asyncio.to_thread(store.change_login, *LOGIN), TIMEOUT)
+            await asyncio.to_thread(eventually, "the reader has it", lambda: not store._topic._consumers._logins)
+            await store.put(EPOCHS, "front", "g", {"stored": 1})
+
+    run(test)
+
+
+@pytest.mark.parametrize("kind", ["raw", "librdkafka"])
+def test_an_engine_takes_another_login(
+    mock_cluster: str, monkeypatch: pytest.MonkeyPatch, counted: Counted, kind: EngineName
+) -> None:
+    """Its consumer, which stays in the group, gets it in its own thread. Spans are read by another client."""
+    taken: list[tuple[str, tuple[str, ...]]] = []
+
+    class NotedConsumer(Consumer):
+        def set_sasl_credentials(self, *login: str) -> None:
+            taken.append((threading.current_thread().name.partition(" ")[0], login))
+
+    monkeypatch.setattr(consumer_thread_module, "Consumer", NotedConsumer)
+    readers = counted(reader_thread_module, "Consumer")
+    topic = new_topic(mock_cluster)
+    produce(mock_cluster, topic, 10)
+
+    async def test() -> None:
+        async with engine(mock_cluster, new_name("group"), topic, reads_with=kind) as running:
+            await running.assigned()
+            for login in (None, LOGIN):
+                if login is not None:
+                    running.engine.change_login(*login)
+                await running.reread(source(topic), Span(0, 1))
+            await asyncio.to_thread(eventually, "the consumer has it", lambda: taken)
+        assert taken == [("consumer", LOGIN)]
+        passwords = [call.args[0].get("sasl.password") for call in readers.call_args_list]
+        assert passwords == ([None, "changed"] if kind == "librdkafka" else [])
 
     run(test)

@@ -61,6 +61,9 @@ class Administration(Protocol):
     async def ask(self, question: Question) -> AdminResult:
         """Answers a question. It never raises: if a cluster does not answer, the answer has an error."""
 
+    def change_login(self, cluster: ClusterName, username: str, password: str) -> None:
+        """Uses another user name and password at a cluster from the next connection on."""
+
     def close(self) -> None: ...
 
 
@@ -98,6 +101,11 @@ class UpstreamAdministration:
                 return await self._delete_offsets(group, partitions)
             case _:
                 assert_never(question)
+
+    def change_login(self, cluster: ClusterName, username: str, password: str) -> None:
+        if cluster in self._clusters:
+            self._clusters[cluster] |= {"sasl.username": username, "sasl.password": password}
+            self._admins[cluster].change_login(username, password)
 
     def close(self) -> None:
         for nodes in self._nodes.values():

@@ -138,6 +138,11 @@ class Engines:
             close = partial(self._close, key, engine, last, leaves=leaves)
             self._closing[key] = begin(_task(TaskName.ENGINE_CLOSE, key), close)
 
+    def change_login(self, cluster: ClusterName, username: str, password: str) -> None:
+        """Lets the engines of a cluster use another user name and password from their next connection on."""
+        for key in [key for key in self._engines if key[1] == cluster]:
+            self._call(key, lambda engine: engine.change_login(username, password))
+
     def is_closing(self, group: GroupId) -> bool:
         """True if an engine of this group is leaving its upstream group just now."""
         return any(key[0] == group for key in self._closing)

@@ -150,6 +150,9 @@ class InterceptedEngine:
     def look_at_ends(self, number: int) -> None:
         self._engine.look_at_ends(number)
 
+    def change_login(self, username: str, password: str) -> None:
+        self._engine.change_login(username, password)
+
     async def close(
         self, positions: Mapping[UpstreamPartition, CommitPosition], *, leaves: bool = True
     ) -> Mapping[UpstreamPartition, int]:

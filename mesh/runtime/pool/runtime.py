@@ -159,13 +159,22 @@ class PoolRuntime:
         """Waits until the condition holds after a step."""
         await self._step_loop.until(condition)
 
-    async def renew(self, cluster: ClusterName, grace: float) -> None:
-        """Lets each group join an upstream cluster again, with another client, one group after the other. Members have
-        `grace` seconds to commit their records from it."""
-        for group in list(self.core.pools):
-            self.step(lambda core, now, group=group: core.renew_cluster(group, cluster, grace, now))  # type: ignore[misc]
-            await self.until(lambda group=group: self.core.is_renewed(group, cluster))  # type: ignore[misc]
-            await self.engines.replaced(group, cluster)
+    @property
+    def groups(self) -> list[GroupId]:
+        """The groups of the pools that exist at present."""
+        return list(self.core.pools)
+
+    async def renew(self, group: GroupId, cluster: ClusterName, grace: float) -> None:
+        """Lets a group join an upstream cluster again, with another client. Members have `grace` seconds to commit
+        their records from it."""
+        self.step(lambda core, now: core.renew_cluster(group, cluster, grace, now))
+        await self.until(lambda: self.core.is_renewed(group, cluster))
+        await self.engines.replaced(group, cluster)
+
+    def change_login(self, cluster: ClusterName, username: str, password: str) -> None:
+        """Uses another user name and password at a cluster from the next connections on."""
+        self.engines.change_login(cluster, username, password)
+        self.tool_queries.change_login(cluster, username, password)
 
     def change_endpoint(self, endpoint: Endpoint) -> None:
         """Changes the addresses for clients, from the next response on."""

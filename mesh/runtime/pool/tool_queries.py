@@ -10,7 +10,7 @@ from mesh.apis.answers import Answer
 from mesh.listener.requests import PendingRequest
 from mesh.pool.common.effects import Effect
 from mesh.pool.common.queries import GroupsDeleted, LogOffset, LogOffsets, LogOffsetsFound, Question
-from mesh.records.spans import UpstreamPartition
+from mesh.records.spans import ClusterName, UpstreamPartition
 from mesh.runtime.pool.administration import Administration
 from mesh.runtime.pool.share_groups import ShareGroups
 from mesh.tasks import OwnedTask, TaskName, begin
@@ -54,6 +54,9 @@ class ToolQueries:
         """Sends further requests through another administration."""
         self._administration.close()
         self._administration = administration
+
+    def change_login(self, cluster: ClusterName, username: str, password: str) -> None:
+        self._administration.change_login(cluster, username, password)
 
     def close(self) -> None:
         self._administration.close()

@@ -127,6 +127,12 @@ class ConsumerThread(threading.Thread):
     def set_eager(self, eager: bool) -> None:
         self._eager = eager
 
+    def change_login(self, username: str, password: str) -> None:
+        self._properties = {**self._properties, "sasl.username": username, "sasl.password": password}
+        self._admin.change_login(username, password)
+        if self._consumer is not None:
+            self._consumer.set_sasl_credentials(username, password)
+
     def look_at_ends(self, number: int) -> None:
         self._log_ends.look(number)
 

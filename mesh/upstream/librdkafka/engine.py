@@ -94,6 +94,12 @@ class LibrdkafkaEngine:
     def look_at_ends(self, number: int) -> None:
         self._consumer.command(lambda: self._consumer.look_at_ends(number))
 
+    def change_login(self, username: str, password: str) -> None:
+        self._reader_properties = {**self._reader_properties, "sasl.username": username, "sasl.password": password}
+        if self._reader is not None:
+            self._reader.properties = self._reader_properties
+        self._consumer.command(lambda: self._consumer.change_login(username, password))
+
     def advance(self, positions: Mapping[UpstreamPartition, int]) -> None:
         """Notes the positions of the other readers."""
         self._consumer.command(lambda: self._consumer.advance(positions))

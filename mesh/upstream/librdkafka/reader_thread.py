@@ -37,7 +37,8 @@ class ReaderThread(threading.Thread):
 
     def __init__(self, cluster: ClusterName, properties: Properties, channel: EventChannel[EngineEvent]) -> None:
         super().__init__(name=f"reader of {properties['group.id']} on {cluster}", daemon=True)
-        self._properties = properties
+        self.properties = properties
+        """Those of the consumer. Other ones hold from the next span on."""
         self._channel = channel
         self._spans: queue.SimpleQueue[_Wanted | None] = queue.SimpleQueue()
         self._stopping = threading.Event()
@@ -64,10 +65,15 @@ class ReaderThread(threading.Thread):
     def _read_until_idle(self, wanted: _Wanted | None) -> None:
         # A consumer that is not polled keeps its connections, and all its log lines. So an idle one is closed.
         consumer: Consumer | None = None
+        made_of = self.properties
         while wanted is not None and not self._stopping.is_set():
             token, partition, span = wanted
             try:
-                consumer = consumer or Consumer(dict(self._properties))
+                if consumer is not None and made_of is not self.properties:
+                    consumer.close()
+                    consumer = None
+                made_of = self.properties
+                consumer = consumer or Consumer(dict(made_of))
                 _Reading(consumer, token, partition, span, self._channel, self._patience).read(self._stopping)
             except KafkaException as problem:
                 self._channel.put(Reread(partition, token, (), True, problem.args[0].str()))

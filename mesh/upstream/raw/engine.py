@@ -144,6 +144,9 @@ class RawEngine:
     def look_at_ends(self, number: int) -> None:
         self._group.look_at_ends(number)
 
+    def change_login(self, username: str, password: str) -> None:
+        self._group.change_login(username, password)  # the mesh's own connections share theirs
+
     async def close(
         self, positions: Mapping[UpstreamPartition, CommitPosition], *, leaves: bool = True
     ) -> Mapping[UpstreamPartition, int]:

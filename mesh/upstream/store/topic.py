@@ -6,7 +6,6 @@ import asyncio
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
@@ -146,11 +145,8 @@ class StoreTopic:
 
     def change_login(self, username: str, password: str) -> None:
         """Uses this user name and password for SASL from the next connection on. May be called from any thread."""
-        self._properties |= {"sasl.username": username, "sasl.password": password}
-        for clients in (self._producers, self._consumers):
-            if (client := clients.current) is not None:
-                with suppress(RuntimeError):  # it was closed just now
-                    client.set_sasl_credentials(username, password)
+        self._producers.change_login(username, password)
+        self._consumers.change_login(username, password)
 
     def stop(self) -> None:
         """Stops the threads. May be called from any thread."""

@@ -88,9 +88,7 @@ class JournalWriter:
 
     def change_login(self, username: str, password: str) -> None:
         """Uses this user name and password for SASL from the next connection on."""
-        self._properties |= {"sasl.username": username, "sasl.password": password}
-        if (producer := self._producers.current) is not None:
-            producer.set_sasl_credentials(username, password)
+        self._producers.change_login(username, password)
 
     async def close(self) -> None:
         """Closes the writer; waits a few seconds for pages in flight."""

@@ -67,6 +67,12 @@ HIGH_WATER = 64 * 1024
 class FakeAdministration:
     """Upstream clusters with empty logs, to which no member ever committed."""
 
+    def __init__(self) -> None:
+        self.logins: list[tuple[ClusterName, str, str]] = []
+
+    def change_login(self, cluster: ClusterName, username: str, password: str) -> None:
+        self.logins.append((cluster, username, password))
+
     def close(self) -> None: ...
 
     async def ask(self, question: Question) -> AdminResult:
@@ -256,6 +262,9 @@ class FakeEngine:
     def set_eager(self, eager: bool) -> None:
         self.commands.append(("set_eager", eager))
 
+    def change_login(self, username: str, password: str) -> None:
+        self.commands.append(("change_login", (username, password)))
+
     def look_at_ends(self, number: int) -> None:
         self.commands.append(("look_at_ends", number))
         if self.says_ends:
@@ -327,6 +336,7 @@ class Bench:
         self.store_at_once = store_at_once
         self.leave_at_once = leave_at_once
         self.engines: list[FakeEngine] = []
+        self.administration = FakeAdministration()
         self.create: Callable[[GroupId, ClusterName, Callable[[EngineEvent], None]], FakeEngine] = self._create
         self.refreshed = 0
         self.dead_letters: list[tuple[DeadLetterUpstream, Ended]] = []
@@ -343,7 +353,7 @@ class Bench:
             lambda *arguments: self.create(*arguments),
             self._refresh,
             self.upstream_health,
-            FakeAdministration(),
+            self.administration,
             share_groups,
             self._bury,
         )

@@ -12,6 +12,7 @@ from mesh.apis.answers import Answer
 from mesh.listener.requests import FramedConnection, PendingRequest
 from mesh.pool.common.effects import Effect
 from mesh.pool.common.queries import DeleteGroups, GroupsDeleted, Question
+from mesh.records.spans import ClusterName
 from mesh.runtime.pool.share_groups import ShareGroups
 from mesh.runtime.pool.tool_queries import AT_A_TIME, ToolQueries
 from mesh.wire.apis import ApiKey
@@ -28,6 +29,8 @@ class Asked:
     def __init__(self) -> None:
         self.waiting: list[asyncio.Future[GroupsDeleted]] = []
         self.is_closed = False
+
+    def change_login(self, cluster: ClusterName, username: str, password: str) -> None: ...
 
     async def ask(self, question: Question) -> GroupsDeleted:
         assert question is QUESTION
