@@ -29,7 +29,7 @@ from mesh.pool.pool import Pool
 from mesh.pool.pools import Pools
 from mesh.pool.state.fetch import FetchParameters
 from mesh.pool.state.member import Member
-from mesh.pool.state.slots import SEQUENCE_BITS, SLOTS, Slot, Slots, is_end, slot_of
+from mesh.pool.state.slots import LOWEST, SLOTS, Slot, Slots, is_end, slot_of
 from mesh.records.spans import TopicName
 from mesh.wire.errors import ErrorCode
 
@@ -398,4 +398,4 @@ def is_of_an_earlier_run(request: FetchParameters) -> bool:
 
 def looks_virtual(offset: int) -> bool:
     """Returns whether a member may have been given this offset, in this run or in another one."""
-    return offset >> SEQUENCE_BITS > 0 and not is_end(offset)
+    return slot_of(offset) >= LOWEST and not is_end(offset)

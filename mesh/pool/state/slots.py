@@ -25,6 +25,8 @@ VirtualOffset = NewType("VirtualOffset", int)
 SEQUENCE_BITS = 32
 SLOT_BITS = 21
 SLOTS = 1 << SLOT_BITS
+LOWEST = Slot(1)
+"""The offsets of slot 0 would look like those of a consumer that begins at the start of a log."""
 RESERVED = 1 << 16
 END_SEQUENCE = (1 << SEQUENCE_BITS) - 1
 """The sequence of no record: ListOffsets gives it for `latest`. A window moves to a new slot before it reaches it."""
@@ -56,7 +58,7 @@ class Slots(Generic[Owner]):
 
     def __init__(self, generator: random.Random) -> None:
         self._random = generator
-        self._next = generator.randrange(SLOTS // 2)
+        self._next = max(generator.randrange(SLOTS // 2), LOWEST)
         self._highest = self._next
         self._owners: dict[Slot, Owner] = {}
         self._starts: dict[Slot, VirtualOffset] = {}
@@ -67,7 +69,7 @@ class Slots(Generic[Owner]):
     @property
     def has_room(self) -> bool:
         """True if `give` has a slot."""
-        return len(self._owners) < SLOTS - RESERVED
+        return len(self._owners) < SLOTS - RESERVED - LOWEST
 
     def owner(self, slot: Slot) -> Owner | None:
         return self._owners.get(slot)
@@ -89,7 +91,7 @@ class Slots(Generic[Owner]):
         """
         for _ in range(len(self._owners) + 1):
             if self._next >= SLOTS - RESERVED:
-                self._next = 0
+                self._next = LOWEST
             slot = Slot(self._next)
             self._next += 1
             if slot not in self._owners:
@@ -103,7 +105,7 @@ class Slots(Generic[Owner]):
         it again gets one. Also raises it if this process did not give `offset`, and it is too high for an earlier
         process: following such offsets would use up the slots of all other members.
         """
-        asked = slot_of(offset)
+        asked = slot_of(max(offset, 0))
         limit = SLOTS if asked <= self._highest else HIGHEST_OF_EARLIER_RUNS
         unused = range(max(asked + 1, self._next), limit)
         for slot in itertools.chain(unused, range(asked + 1, limit)):
@@ -113,7 +115,7 @@ class Slots(Generic[Owner]):
                 return self._take(Slot(slot), owner)
         if asked <= self._highest:
             # Most slots of a full table are free again, so `latest` begins further down again.
-            self._highest = self._next if self._next < SLOTS - RESERVED else 0
+            self._highest = self._next if self._next < SLOTS - RESERVED else LOWEST
         raise SlotsExhausted(f"no slot above offset {offset}")
 
     def give_back(self, slot: Slot) -> None:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
+from typing import TypeVar
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mesh.pool.identity.connections import looks_virtual
 from mesh.pool.state.slots import (
     END_SEQUENCE,
     HIGHEST_OF_EARLIER_RUNS,
+    LOWEST,
     RESERVED,
     SEQUENCE_BITS,
     SLOTS,
@@ -21,6 +25,7 @@ from mesh.pool.state.slots import (
     slot_of,
 )
 
+Item = TypeVar("Item")
 SEEDS = st.integers(0, 1 << 32).map(random.Random)
 
 
@@ -32,8 +37,28 @@ def slots(seed: int = 1) -> Slots[str]:
 def test_slots_go_upwards_from_a_random_point_of_the_lower_half(generator: random.Random) -> None:
     given_out = Slots[str](generator)
     first, second = given_out.give("a"), given_out.give("b")
-    assert 0 <= first < SLOTS // 2
+    assert LOWEST <= first < SLOTS // 2
     assert second == first + 1
+
+
+class Lowest(random.Random):
+    """A generator that always returns the lowest number."""
+
+    def randrange(self, start: int, stop: int | None = None, step: int = 1) -> int:
+        return 0 if stop is None else start
+
+    def choice(self, seq: Sequence[Item]) -> Item:
+        return seq[0]
+
+
+def test_each_offset_looks_like_a_virtual_one() -> None:
+    """The next process would take the offsets of slot 0 for those of a consumer without a group, at the start of a log:
+    it would deliver all records again."""
+    given_out = Slots[str](Lowest())
+    given_out.give("a")
+    given_out._next = SLOTS - RESERVED
+    for slot in (given_out.give("a"), given_out.give_above("a", 0)):
+        assert looks_virtual(given_out.start(slot))
 
 
 def test_the_random_point_differs_between_starts() -> None:
@@ -103,13 +128,13 @@ def test_ordinary_members_begin_again_at_the_bottom_and_leave_the_topmost_slots_
     given_out = slots()
     given_out._next = SLOTS - RESERVED - 1
     last, first = given_out.give("a"), given_out.give("b")
-    assert (last, first) == (SLOTS - RESERVED - 1, 0)
+    assert (last, first) == (SLOTS - RESERVED - 1, LOWEST)
     assert given_out.give_above("a", last << SEQUENCE_BITS) == SLOTS - RESERVED
 
 
 def test_slots_in_use_are_left_out_when_they_begin_again() -> None:
     given_out = slots()
-    given_out._next = 0
+    given_out._next = LOWEST
     held = given_out.give("a")
     given_out._next = SLOTS - RESERVED
     assert given_out.give("b") == held + 1
