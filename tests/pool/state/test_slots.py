@@ -49,9 +49,9 @@ def test_each_offset_looks_like_a_virtual_one() -> None:
     """The next process would take the offsets of slot 0 for those of a consumer without a group, at the start of a log:
     it would deliver all records again."""
     given_out = Slots[str](Lowest())
-    given_out.give("a")
+    first = given_out.give("a")
     given_out._next = SLOTS - RESERVED
-    for slot in (given_out.give("a"), given_out.give_above("a", 0)):
+    for slot in (first, given_out.give("a"), given_out.give_above("a", 0)):
         assert looks_virtual(given_out.start(slot))
 
 
