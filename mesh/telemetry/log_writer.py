@@ -29,6 +29,8 @@ class LogWriter:
         self._waiting: queue.Queue[str | threading.Event] = queue.Queue(most)
         self._left_out = 0
         self._counting = threading.Lock()
+        self._reported: list[str] = []
+        """Texts of the thread itself. Its caller holds the lock of a handler, for which all others wait."""
         self._thread: threading.Thread | None = None
 
     def write(self, text: str) -> None:
@@ -37,7 +39,7 @@ class LogWriter:
             self._thread = threading.Thread(target=self._run, name="log", daemon=True)
             self._thread.start()
         if threading.current_thread() is self._thread:
-            self._write(text)
+            self._reported.append(text)
             return
         try:
             self._waiting.put_nowait(text)
@@ -66,6 +68,8 @@ class LogWriter:
                         left_out, self._left_out = self._left_out, 0
                     if left_out:
                         self._report(left_out)
+                        self._write("".join(self._reported))
+                        self._reported.clear()
 
     def _write(self, text: str) -> None:
         with suppress(OSError, ValueError):  # the reader is gone, or the stream is closed

@@ -208,6 +208,29 @@ def test_a_pipe_that_does_not_block_gets_every_entry() -> None:
     assert lines == texts
 
 
+def test_the_report_of_what_was_left_out_waits_for_no_reader() -> None:
+    """Whoever reports holds the lock of a handler, so a report that waited would stop every other thread that logs."""
+    read, write = os.pipe()
+    reported = threading.Event()
+    first, second = "a" * 100_000, "b" * 200_000  # a pipe takes 64 KiB
+
+    def report(count: int) -> None:
+        assert count == 1
+        writer.write(second)
+        reported.set()
+
+    with open(read) as reader, open(write, "w") as stream:
+        writer = LogWriter(stream, report, most=1)
+        writer.write(first)
+        assert reader.read(1) == "a", "the thread has taken it"
+        writer.write("c")
+        writer.write("left out")
+        assert reader.read(len(first) - 1) == first[1:]
+        assert reported.wait(60)
+        assert reader.read(len(second) + 1) == second + "c"
+        assert writer.flush()
+
+
 def test_everything_is_written_at_the_end() -> None:
     stream = io.StringIO()
     writer = LogWriter(stream, lambda count: pytest.fail(f"{count} left out"))
