@@ -130,8 +130,12 @@ class Planting:
         """Checks that the exception was thrown and is reported under its name. foreseen: types that the code handles,
         e.g. as a broker that cannot be reached."""
         self.reports, self.thrown = Reports(), set()
-        with reporting(self.reports):
-            yield self.reports
+        try:
+            with reporting(self.reports):
+                yield self.reports
+        finally:
+            # It would keep the variables of all frames that it has left, and so connections that other tests miss.
+            self.problem.__traceback__ = self.problem.__context__ = self.problem.__cause__ = None
         assert self.thrown == set(self.names)
         told = {(task.name, type(problem)) for task, problem, _ in self.reports.failures}
         names, types = {name for name, _ in told}, {each for _, each in told}
