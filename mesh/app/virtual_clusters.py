@@ -209,7 +209,7 @@ class VirtualClusters:
         }
         for address, served in list(running.listening.items()):
             if wanted.get(address) != served:
-                self._addresses[address].pause()
+                self._addresses[address].pause(running.target)
                 del running.listening[address]
         for path, address, node, listener, is_common in addresses:
             if is_common:
@@ -295,7 +295,7 @@ class VirtualClusters:
         for task, running in stopped:
             with guard.step(task):
                 for address in running.listening:
-                    self._addresses[address].pause()
+                    self._addresses[address].pause(running.target)
                 running.target.drain()
             with guard.step(task):
                 running.target.close_connections()
