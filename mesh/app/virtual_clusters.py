@@ -140,7 +140,7 @@ class VirtualClusters:
             for configured in config.virtual_clusters:
                 if configured.name in names:
                     parts = made[configured.name] = TargetParts(configured.name)
-                    await run_sync(make_parts, parts, configured, config, self._store)
+                    await run_sync(make_parts, parts, configured, config, self._store, abandon_on_cancel=True)
         except BaseException:
             with anyio.CancelScope(shield=True):
                 await close_all(made)
@@ -151,7 +151,8 @@ class VirtualClusters:
         """Prepares the virtual clusters with these names. parts: from `make_parts`. Raises ConfigurationError like
         `set_up_listeners`, and also if an address is not free. Raises OSError if no descriptor is left. Then it keeps
         nothing new."""
-        setups = await run_sync(set_up_listeners, config, names)  # keys of passwords take milliseconds each
+        # In a thread, since keys of passwords take milliseconds each.
+        setups = await run_sync(set_up_listeners, config, names, abandon_on_cancel=True)
         bound = await self._addresses.prepare(config, names)
         return Prepared(setups, bound, parts, config.routers, config.interceptors, config.interceptor_workers)
 

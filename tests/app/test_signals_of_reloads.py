@@ -13,7 +13,7 @@ import anyio
 import pytest
 from starlette.responses import JSONResponse
 
-from mesh.app import reconfiguring
+from mesh.app import clusters, reconfiguring, virtual_clusters
 from mesh.config.load import load
 from tests.app.test_refused_reloads import Bed, running
 
@@ -73,6 +73,31 @@ async def test_a_change_that_waits_does_not_begin_at_a_stop(tmp_path: Path, monk
             held.go_on.set()
         await until(lambda: bed.app._reconfiguring._changes == 0)
         assert held.count == 1
+
+
+@pytest.mark.parametrize(
+    ("module", "step"),
+    [(virtual_clusters, "make_parts"), (virtual_clusters, "set_up_listeners"), (clusters, "prepare_clusters")],
+)
+async def test_a_stop_does_not_wait_for_a_thread_in_which_a_reload_hangs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: Any, step: str
+) -> None:
+    go_on, began = threading.Event(), threading.Event()
+
+    def hang(*_: object) -> None:
+        began.set()
+        go_on.wait(60)
+
+    async with running(tmp_path, monkeypatch) as bed:
+        monkeypatch.setattr(module, step, hang)
+        bed.restart_all()
+        bed.app._reconfiguring.ask_soon()
+        await until(began.is_set)
+        with anyio.fail_after(30):
+            await bed.app._reconfiguring.end()
+        assert bed.app._reconfiguring.described()["state"] == "given up"
+        assert await bed.serving() == ["one", "two"]
+        go_on.set()
 
 
 async def test_a_file_whose_name_is_not_in_utf_8(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
