@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mesh.files import read_file
+from mesh.files import is_irregular, read_file, read_stream, shown_name, signature_of
 
 
 def test_a_file_is_read_as_a_whole(tmp_path: Path) -> None:
@@ -30,3 +30,29 @@ def test_what_may_have_no_end_is_refused(tmp_path: Path) -> None:
     with pytest.raises(IsADirectoryError):
         read_file(tmp_path)
     assert os.listdir("/proc/self/fd") == before
+
+
+def test_a_name_with_a_nul_character_is_one_of_no_file() -> None:
+    with pytest.raises(OSError, match="NUL"):
+        read_file("a\0b")
+    assert signature_of(["a\0b"]) == (None,)
+
+
+def test_a_name_that_is_not_in_utf_8_can_be_shown() -> None:
+    assert shown_name(Path(os.fsdecode(b"/\xff.yaml"))) == "/\\xff.yaml"
+    assert shown_name("/\u00e4.yaml") == "/\u00e4.yaml"
+
+
+def test_a_stream_without_an_end_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="more than 99 bytes"):
+        read_stream("/dev/zero", largest=99)
+    reading, writing = os.pipe()
+    os.write(writing, b"x" * 99)
+    os.close(writing)
+    assert read_stream(f"/dev/fd/{reading}", largest=99) == b"x" * 99
+    os.close(reading)
+
+
+def test_what_is_neither_a_file_nor_a_folder(tmp_path: Path) -> None:
+    assert is_irregular("/dev/zero")
+    assert not any(map(is_irregular, (str(tmp_path), __file__, "/nowhere", "a\0b")))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import count
 from typing import Any, Final
@@ -17,6 +17,7 @@ from typing import Any, Final
 import anyio
 import anyio.abc
 import uvicorn
+from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -44,7 +45,8 @@ log = get_logger(__name__)
 
 
 class BusyGuard:
-    """Answers 503 instead of `app` to requests beyond `MOST_REQUESTS`, except to those for health."""
+    """Answers 503 instead of `app` to requests beyond `MOST_REQUESTS`, except to those for health. It gives up requests
+    whose client has left before they arrived whole."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -57,7 +59,8 @@ class BusyGuard:
             return
         self._requests += 1
         try:
-            await self._app(scope, receive, send)
+            with suppress(ClientDisconnect):
+                await self._app(scope, receive, send)
         finally:
             self._requests -= 1
 

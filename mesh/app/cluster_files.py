@@ -18,7 +18,7 @@ from mesh.listener.watched_files import Watched
 from mesh.records.spans import ClusterName
 from mesh.upstream.librdkafka_log import LOG
 from mesh.upstream.links.client_tls import ClientTls
-from mesh.upstream.renewed import FILES
+from mesh.upstream.property_files import FILES, check_files
 
 _KEYSTORE: Final = "ssl.keystore.location"
 _CERTIFICATE: Final = "ssl.certificate.location"
@@ -96,6 +96,7 @@ def _check(name: ClusterName, properties: Mapping[str, Any]) -> None:
     checked: dict[str, Any] = {key: value for key, value in properties.items() if key.startswith("ssl.")}
     checked |= {"security.protocol": "ssl", "logger": LOG.named(name)}
     try:
+        check_files(checked)
         AdminClient(checked)
     except KafkaException as problem:
         raise OSError(problem.args[0].str()) from problem

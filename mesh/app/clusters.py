@@ -75,7 +75,7 @@ class UpstreamClusters:
         self, config: Config, connected: Collection[ClusterName], linked: Collection[ClusterName]
     ) -> PreparedClusters:
         """Does `prepare_clusters` in a thread."""
-        return await run_sync(prepare_clusters, config, connected, linked, self._settings)
+        return await run_sync(prepare_clusters, config, connected, linked, self._settings, abandon_on_cancel=True)
 
     def begin(self, prepared: PreparedClusters) -> None:
         """Takes over all clusters at the start."""

@@ -20,6 +20,7 @@ from mesh.upstream.engine import EngineOptions
 from mesh.upstream.engine_choice import EngineChoice, choose
 from mesh.upstream.librdkafka_properties import connection_properties, consumer_properties
 from mesh.upstream.links.connection_settings import connection_settings_or_reason
+from mesh.upstream.property_files import check_files
 
 _BUFFER = 1 << 20
 
@@ -74,6 +75,7 @@ def _refusal(cluster: Cluster) -> str:
     reading = {**consumer_properties(options), "log_level": 0}
     del reading["bootstrap.servers"]
     clients: tuple[Callable[[], Any], ...] = (
+        lambda: check_files(properties),
         lambda: AdminClient(connecting),
         lambda: Producer(connecting),
         lambda: Consumer(reading).close(),

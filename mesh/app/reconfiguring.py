@@ -39,6 +39,7 @@ from mesh.config.load import load
 from mesh.config.mistakes import ConfigurationError
 from mesh.config.model import Cluster, Config, PoolTargetConfig, VirtualClusterConfig
 from mesh.config.warnings import warnings_of
+from mesh.files import shown_name
 from mesh.listener.admin_tls import AdminCertificate, AdminTls, admin_certificate
 from mesh.memory import MemoryBudget
 from mesh.records.spans import ClusterName
@@ -113,7 +114,7 @@ class Reconfiguring:
         self.login_changed: Callable[[Cluster], object] = lambda _: None
         """Called for a cluster that has only another user name or password."""
         self._is_asked = False
-        """True after the first signal, which may come before changes are allowed."""
+        """True while a signal waits for its change, perhaps until changes are allowed."""
         self._file = file
         self._worker = worker
         self._memory = memory
@@ -144,22 +145,24 @@ class Reconfiguring:
         """Allows changes from now on, since clients are served. tasks: those of the process."""
         self._tasks, self._readiness = tasks, readiness
         if self._is_asked:
-            self.ask_soon()
+            tasks.start(_RELOAD, self.change)
 
     async def end(self) -> None:
-        """Ends changes when the process stops. A change in progress is cancelled where it is."""
+        """Ends changes when the process stops. A change in progress is cancelled where it is, and one that waits does
+        not begin."""
+        self._tasks = None
         self._unchanged.forget()
         if self._scope is not None:
             self._scope.cancel()
         async with self._lock:
-            self._tasks = None
+            pass
 
     # Requests of operators
 
     def ask_soon(self) -> None:
         """Starts a change after a signal. A signal during the start waits for its end, and a change for the one before
-        it. A signal during the stop is ignored."""
-        if self._tasks is not None:
+        it. One change serves all signals that come before it begins. A signal during the stop is ignored."""
+        if not self._is_asked and self._tasks is not None:
             self._tasks.start(_RELOAD, self.change)
         self._is_asked = True
 
@@ -186,7 +189,7 @@ class Reconfiguring:
     def described(self) -> dict[str, object]:
         outcome = self._outcome
         return {
-            "file": str(self._file),
+            "file": shown_name(self._file),
             "hash": self._hash,
             "state": outcome.state,
             "at": outcome.at,
@@ -213,6 +216,7 @@ class Reconfiguring:
         try:
             async with self._lock:
                 if self._tasks is not None:
+                    self._is_asked = False
                     await self._change(self._tasks)
         finally:
             self._changes -= 1
@@ -239,7 +243,7 @@ class Reconfiguring:
                 problems = (f"bug in kafka-mesh: {reason_of(problem)}",)
                 self._reports.failed(_RELOAD, problem, None)
         self._outcome = ReloadOutcome("refused", time.time(), problems=problems)
-        log.warning("configuration not reloaded", path=str(self._file), reason="; ".join(problems))
+        log.warning("configuration not reloaded", path=shown_name(self._file), reason="; ".join(problems))
 
     async def _prepare(self) -> _PreparedChange:
         """Does everything that may fail. Raises ConfigurationError or OSError; then nothing has changed."""

@@ -140,7 +140,7 @@ class VirtualClusters:
             for configured in config.virtual_clusters:
                 if configured.name in names:
                     parts = made[configured.name] = TargetParts(configured.name)
-                    await run_sync(make_parts, parts, configured, config, self._store)
+                    await run_sync(make_parts, parts, configured, config, self._store, abandon_on_cancel=True)
         except BaseException:
             with anyio.CancelScope(shield=True):
                 await close_all(made)
@@ -151,7 +151,8 @@ class VirtualClusters:
         """Prepares the virtual clusters with these names. parts: from `make_parts`. Raises ConfigurationError like
         `set_up_listeners`, and also if an address is not free. Raises OSError if no descriptor is left. Then it keeps
         nothing new."""
-        setups = await run_sync(set_up_listeners, config, names)  # keys of passwords take milliseconds each
+        # In a thread, since keys of passwords take milliseconds each.
+        setups = await run_sync(set_up_listeners, config, names, abandon_on_cancel=True)
         bound = await self._addresses.prepare(config, names)
         return Prepared(setups, bound, parts, config.routers, config.interceptors, config.interceptor_workers)
 
@@ -209,7 +210,7 @@ class VirtualClusters:
         }
         for address, served in list(running.listening.items()):
             if wanted.get(address) != served:
-                self._addresses[address].pause()
+                self._addresses[address].pause(running.target)
                 del running.listening[address]
         for path, address, node, listener, is_common in addresses:
             if is_common:
@@ -295,7 +296,7 @@ class VirtualClusters:
         for task, running in stopped:
             with guard.step(task):
                 for address in running.listening:
-                    self._addresses[address].pause()
+                    self._addresses[address].pause(running.target)
                 running.target.drain()
             with guard.step(task):
                 running.target.close_connections()

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import logging
+import os
 import sys
+import threading
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -12,6 +15,9 @@ from mesh.commands.shared import WRONG_USAGE, File, configuration_of, exit_with_
 
 if TYPE_CHECKING:
     from mesh.config import ConfigurationError, Mistake
+
+LAST_WAIT: Final = 1.0
+"""Seconds that a thread has to end after the process has stopped serving."""
 
 
 def run(
@@ -41,7 +47,20 @@ def run(
         mistakes = [mistake for error in _leaves(group) for mistake in error.mistakes]
     if mistakes:
         exit_with_mistakes(file, mistakes)
+    _end_in_spite_of_threads(code)
     raise typer.Exit(code)
+
+
+def _end_in_spite_of_threads(code: int) -> None:
+    """Ends the process if a thread hangs, such as in a file system or in code of users that a reload called. Python
+    would wait for it."""
+    for thread in threading.enumerate():
+        if not thread.daemon and thread is not threading.current_thread():
+            thread.join(LAST_WAIT)
+            if thread.is_alive():
+                logging.shutdown()  # writes the last entries
+                sys.stdout.flush()
+                os._exit(code)
 
 
 def check(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 from mesh.commands.terminal import echo
+from mesh.files import read_stream
 
 if TYPE_CHECKING:
     from mesh.config import Config
@@ -65,7 +66,7 @@ def configuration_of(file: Path) -> Config:
     from mesh.config import ConfigurationError, load
 
     try:
-        return load(file, read_bytes=Path.read_bytes)  # a command may read a pipe
+        return load(file, read_bytes=read_stream)  # a command may read a pipe
     except ConfigurationError as error:
         exit_with_mistakes(file, error.mistakes)
 

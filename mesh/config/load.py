@@ -16,7 +16,7 @@ from mesh.config.model import Config
 from mesh.config.partial import PartialConfig, is_of_its_own, path_of
 from mesh.config.validation import allowed_by, value_at
 from mesh.config.yaml_reading import Document, read
-from mesh.files import read_file
+from mesh.files import read_file, shown_name
 
 
 def load(
@@ -27,7 +27,7 @@ def load(
     try:
         text = read_bytes(path)
     except OSError as error:
-        raise ConfigurationError([Mistake((), str(path), error.strerror or str(error))]) from None
+        raise ConfigurationError([Mistake((), shown_name(path), error.strerror or str(error))]) from None
     document = read(text, variables, read_bytes)
     mistakes = [*document.mistakes, *_wrong_values(document)]
     mistakes += _wrong_together(document, mistakes)

@@ -61,7 +61,10 @@ def refused_properties(properties: Mapping[str, str]) -> Iterator[tuple[str | No
 def _refusal(properties: Mapping[str, str]) -> str:
     from confluent_kafka import Consumer, KafkaException
 
+    from mesh.upstream.property_files import check_files
+
     try:
+        check_files(properties)
         # Without bootstrap servers it connects to nothing. With its own log the problem would be reported twice.
         consumer = Consumer({"group.id": "kafka-mesh-check", "log_level": "0", **properties})
     except KafkaException as error:

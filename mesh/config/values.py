@@ -50,11 +50,19 @@ def parse_address(value: object) -> Address:
         host, _, port = value.rpartition(":")
         bracketed = host.startswith("[") and host.endswith("]")
         bare = host[1:-1] if bracketed else host
-        if bare and (":" in bare) == bracketed and not re.search(r"[\s\[\]/]", bare) and re.fullmatch(r"[0-9]+", port):
+        if _may_be_host(bare) and (":" in bare) == bracketed and re.fullmatch(r"[0-9]+", port):
             number = int(port[:6])
             if 1 <= number <= 65535:
                 return Address(bare, number)
     raise PydanticCustomError("address", "HOST:PORT with a port from 1 to 65535; put an IPv6 host in brackets")
+
+
+def _may_be_host(text: str) -> bool:
+    try:
+        text.encode("idna")  # what the look at the addresses of a host begins with
+    except UnicodeError:
+        return False
+    return bool(text) and not re.search(r"[\s\0\[\]/]", text)
 
 
 def parse_send_buffer(value: object) -> int | None:

@@ -1,4 +1,4 @@
-"""An address of the process. Its target may change; clients that connect in between wait."""
+"""An address of the process. It has one target at a time, which may change; clients that connect in between wait."""
 
 from __future__ import annotations
 
@@ -27,6 +27,8 @@ class BoundAddress:
         self._spare: list[socket.socket] = []
         """The sockets for the next target."""
         self._serving: list[asyncio.Server | TlsListener] = []
+        self._target: Target | None = None
+        """The target that is served."""
 
     @classmethod
     async def bind(cls, address: Address, *, is_common: bool = False) -> BoundAddress:
@@ -53,9 +55,11 @@ class BoundAddress:
         return frozenset(each.getsockname()[:2] for each in self._bound.sockets)
 
     async def serve(self, target: Target, node: int | None, listener: ListenerName, tasks: Tasks) -> None:
-        """Serves a target here. node: the id of the address's node, as in Metadata; None for a bootstrap address.
-        listener: the listener of the address."""
+        """Serves a target here, in place of the one that is served. node: the id of the address's node, as in Metadata;
+        None for a bootstrap address. listener: the listener of the address."""
         self.reserve()
+        self._stop_serving()
+        self._target = target
         sockets, self._spare = self._spare, []
         accept = partial(target.accept, node, listener)
         if target.listener.security.tls_of(listener) is not None:
@@ -78,13 +82,19 @@ class BoundAddress:
             each.close()
         self._spare.clear()
 
-    def pause(self) -> None:
-        """Stops serving. Clients that connect wait until the next target is served."""
+    def pause(self, target: Target) -> None:
+        """Stops serving a target, unless another one is served by now. Clients that connect wait until the next target
+        is served."""
+        if target is self._target:
+            self._stop_serving()
+
+    def close(self) -> None:
+        self._stop_serving()
+        self.release()
+        self._bound.close()
+
+    def _stop_serving(self) -> None:
         for listener in self._serving:
             listener.close()
         self._serving.clear()
-
-    def close(self) -> None:
-        self.pause()
-        self.release()
-        self._bound.close()
+        self._target = None

@@ -15,6 +15,9 @@ from functools import partial
 from typing import Any, Final
 
 import anyio
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
+from cryptography.x509 import load_pem_x509_certificates
 
 from mesh.config.listeners import FIRST, ListenerName
 from mesh.config.security.model import ListenerTls, TlsConfig
@@ -54,7 +57,8 @@ def server_context(config: TlsConfig) -> ssl.SSLContext:
         context.load_cert_chain(config.certificate_file, config.key_file, lambda: config.key_password or "")
     except ssl.SSLError as error:
         files = f"{config.certificate_file} and {config.key_file}"
-        raise ValueError(f"{files} are no certificate and its private key ({_reason(error)})") from None
+        mismatch = f"{files} are no certificate and its private key ({_reason(error)})"
+        raise ValueError(mismatch if error.reason else _unreadable(config) or mismatch) from None
     if isinstance(config, ListenerTls) and config.client_ca_file is not None:
         read_file(config.client_ca_file)
         try:
@@ -64,6 +68,25 @@ def server_context(config: TlsConfig) -> ssl.SSLContext:
         modes = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
         context.verify_mode = modes[config.client_authentication]
     return context
+
+
+def _unreadable(config: TlsConfig) -> str:
+    """Returns which of the two files OpenSSL could not decode, and why: OpenSSL itself does not tell. "" if neither is
+    found to be wrong."""
+    try:
+        load_pem_x509_certificates(read_file(config.certificate_file))
+    except ValueError:
+        return f"{config.certificate_file} holds no certificate in PEM"
+    password = config.key_password
+    try:
+        load_pem_private_key(read_file(config.key_file), password.encode() if password else None)
+    except TypeError:
+        return "" if password else f"{config.key_file} is encrypted, and key_password is not set"
+    except ValueError:
+        return f"{config.key_file} holds no private key in PEM" + (" that key_password opens" if password else "")
+    except UnsupportedAlgorithm as problem:
+        return f"{config.key_file}: {problem}"
+    return ""
 
 
 class _WithoutDecodedCertificate(ssl.SSLObject):

@@ -11,6 +11,7 @@ from confluent_kafka.cimpl import TIMESTAMP_NOT_AVAILABLE
 from mesh.records.decode import DecodedRecord
 from mesh.records.spans import UpstreamPartition
 from mesh.upstream.librdkafka_properties import Properties, connection_properties
+from mesh.upstream.property_files import check_files
 
 _ALWAYS: Properties = {
     "group.id": "kafka-mesh-look",  # librdkafka requires a group id; nothing joins or commits with it
@@ -33,6 +34,7 @@ def read_record(properties: Properties, source: UpstreamPartition, offset: int, 
     Blocks for `timeout` seconds at most, and closes its consumer: call it in a thread. Raises KafkaException.
     """
     deadline = time.monotonic() + timeout
+    check_files(properties)
     consumer = Consumer({**connection_properties(properties), **_ALWAYS})
     try:
         consumer.assign([TopicPartition(source.topic, source.partition, offset)])

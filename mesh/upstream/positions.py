@@ -16,6 +16,7 @@ from confluent_kafka import Consumer, TopicPartition
 from mesh.records.spans import UpstreamPartition
 from mesh.upstream.admin import ANY_TOPIC
 from mesh.upstream.librdkafka_properties import Properties, connection_properties
+from mesh.upstream.property_files import check_files
 
 _ALWAYS: Properties = {
     "enable.auto.commit": False,
@@ -34,6 +35,7 @@ def committed_positions(
     """
     asked: dict[tuple[str, int], UpstreamPartition] = {(each.topic, each.partition): each for each in partitions}
     deadline = time.monotonic() + timeout
+    check_files(properties)
     consumer = Consumer({**connection_properties(properties), **_ALWAYS, "group.id": properties["group.id"]})
     try:
         if not asked:

@@ -11,17 +11,12 @@ import structlog
 from confluent_kafka import KafkaException
 
 from mesh.files import Signature, signature_of
+from mesh.upstream.property_files import FILES, check_files
 
 log = structlog.get_logger(__name__)
 
 INTERVAL: Final = 2.0
 """Seconds between two looks at the files."""
-FILES: Final = (
-    *("ssl.ca.location", "ssl.certificate.location", "ssl.key.location", "ssl.crl.location"),
-    "ssl.keystore.location",
-)
-"""The properties of librdkafka that name files."""
-
 FAILURES: Final[Counter[str]] = Counter()
 """The number of attempts to make a client that failed, by the clients' name."""
 
@@ -70,6 +65,7 @@ class Renewed(Generic[Client]):
         if current is not None and seen == self._seen:
             return current
         try:
+            check_files(self._properties)
             made = self._make()
         except KafkaException as problem:
             self._failed(problem.args[0].str())

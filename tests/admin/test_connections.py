@@ -8,17 +8,18 @@ import ssl
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NoReturn
 
 import anyio
 import pytest
 from starlette.applications import Starlette
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from mesh.admin import connections
 from mesh.admin.access import AdminAccess
-from mesh.admin.connections import AdminProtocol, AdminServer
+from mesh.admin.connections import AdminProtocol, AdminServer, BusyGuard
 from mesh.admin.http import bind_admin, serve_http
 from mesh.config.security.model import TlsConfig
 from mesh.listener.tls import server_context
@@ -249,3 +250,14 @@ def test_an_address_whose_accepting_fails_ends_and_so_starts_again(served: Calla
         assert [task for task, _, _ in reports.failures] == [OwnedTask(TaskName.ADMIN)]
 
     served(test)
+
+
+@pytest.mark.anyio
+async def test_a_client_that_leaves_in_the_middle_of_its_request_is_no_failure() -> None:
+    async def app(*_: object) -> None:
+        raise ClientDisconnect
+
+    async def unused(*_: object) -> NoReturn:
+        raise AssertionError
+
+    await BusyGuard(app)({"type": "http", "path": "/leases"}, unused, unused)

@@ -73,6 +73,8 @@ def test_a_size_survives_its_text(size: int) -> None:
         ("127.0.0.1:9092", Address("127.0.0.1", 9092)),
         ("mesh.example.com:1", Address("mesh.example.com", 1)),
         ("[::1]:65535", Address("::1", 65535)),
+        ("[fe80::1%eth0]:1", Address("fe80::1%eth0", 1)),
+        ("bücher.example.:1", Address("bücher.example.", 1)),
     ],
 )
 def test_addresses(text: str, address: Address) -> None:
@@ -94,6 +96,10 @@ def test_addresses(text: str, address: Address) -> None:
         "::1:9092",
         "[host]:1",
         "a b:1",
+        "a\0b:1",
+        "a..b:1",
+        f"{'a' * 64}:1",
+        "\udcff:1",
         9092,
     ],
 )

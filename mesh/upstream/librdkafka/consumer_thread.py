@@ -44,6 +44,7 @@ from mesh.upstream.librdkafka.positions.log_ends import LogEnds
 from mesh.upstream.librdkafka.positions.topic_ids import TopicIds
 from mesh.upstream.librdkafka_properties import COOPERATIVE, EAGER, Properties
 from mesh.upstream.problems import UpstreamProblem
+from mesh.upstream.property_files import check_files
 
 EAGER_POLL = 0.002
 IDLE_POLL = 0.05
@@ -375,6 +376,7 @@ class ConsumerThread(threading.Thread):
             "on_commit": self._on_commit,
         }
         try:
+            check_files(self._properties)
             consumer = Consumer({**self._properties, **own})
         except KafkaException as problem:
             self._reachability.report_down(problem.args[0].str(), UpstreamProblem.PROPERTIES)

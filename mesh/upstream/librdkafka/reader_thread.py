@@ -16,6 +16,7 @@ from mesh.upstream.engine import EngineEvent, Reread, RereadToken
 from mesh.upstream.events import EventChannel
 from mesh.upstream.librdkafka.message_runs import batches_of, offset_of, size_of
 from mesh.upstream.librdkafka_properties import Properties
+from mesh.upstream.property_files import check_files
 
 PIECE_BYTES = 256 << 10
 MOST_MESSAGES = 500
@@ -73,7 +74,9 @@ class ReaderThread(threading.Thread):
                     consumer.close()
                     consumer = None
                 made_of = self.properties
-                consumer = consumer or Consumer(dict(made_of))
+                if consumer is None:
+                    check_files(made_of)
+                    consumer = Consumer(dict(made_of))
                 _Reading(consumer, token, partition, span, self._channel, self._patience).read(self._stopping)
             except KafkaException as problem:
                 self._channel.put(Reread(partition, token, (), True, problem.args[0].str()))

@@ -21,6 +21,7 @@ from mesh.thread_tasks import ThreadTask, failed_in_thread
 from mesh.upstream.events import EventChannel
 from mesh.upstream.librdkafka_log import LOG
 from mesh.upstream.librdkafka_properties import connection_properties
+from mesh.upstream.property_files import check_files
 from mesh.upstream.renewed import Renewed
 
 PARTITION: Final = 0
@@ -185,6 +186,7 @@ class StoreTopic:
     def _read(self) -> None:
         while not self._stopping.is_set():
             try:
+                check_files(self._properties)
                 admin = AdminClient(self._properties)
                 self._find(admin)
                 self._follow(_Policy(admin, self._place.topic))

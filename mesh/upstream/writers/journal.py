@@ -22,6 +22,7 @@ from mesh.journal.pages import Page
 from mesh.tasks import OwnedTask, TaskName, guarded
 from mesh.thread_tasks import ThreadTask, failed_in_thread
 from mesh.upstream.librdkafka_properties import connection_properties
+from mesh.upstream.property_files import check_files
 from mesh.upstream.renewed import Renewed
 
 DELIVERY_TIMEOUT: Final = 30.0
@@ -134,6 +135,7 @@ class JournalWriter:
         """Checks that the topic exists, so that a produce request does not create it."""
         if self._is_there:
             return
+        check_files(self._properties)
         admin = AdminClient(self._properties)
         if self._topic not in admin.list_topics(timeout=REQUEST_TIMEOUT).topics:
             if not self._create:
