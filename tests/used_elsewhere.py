@@ -97,6 +97,7 @@ NAMES: Final = (
     _.input,
     # pytest and its plug-ins look for them, and hypothesis calls the last one on a state machine.
     _.pytestmark,
+    _.__context__,
     _.pytest_collection,
     _.pytest_configure,
     _.pytest_configure_node,

@@ -98,6 +98,10 @@ class ThreadedHandler(logging.Handler):
         except Exception:  # noqa: BLE001 - as every handler of the standard library does
             self.handleError(record)
 
+    def flush(self) -> None:
+        """Waits until all entries are written, `LAST_SECONDS` at most."""
+        self._writer.flush()
+
 
 def _descriptor_of(stream: TextIO) -> int | None:
     with suppress(io.UnsupportedOperation):
