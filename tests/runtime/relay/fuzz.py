@@ -19,6 +19,7 @@ import time
 from collections import Counter
 from random import Random
 from struct import pack
+from weakref import WeakSet
 
 import structlog
 
@@ -70,6 +71,8 @@ class Fuzz:
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
         self.ends: Counter[str] = Counter()
+        self.connections: WeakSet[RelayConnection] = WeakSet()
+        """Those of all streams that something still refers to."""
         sasl = Sasl((Mechanism.PLAIN,), Credentials([StoredUser("alice", password="sesam")], None), time.time)
         self.worlds = [
             World(FakeCluster(1)),
@@ -87,6 +90,7 @@ class Fuzz:
         random = self.random
         world = random.choice(self.worlds)
         connection = world.runtime.accept(0)
+        self.connections.add(connection)
         client = Wire(connection, f"10.0.0.{random.randrange(200)}")  # type: ignore[arg-type]
         connection.connection_made(client)
         await asyncio.sleep(0)
@@ -157,12 +161,11 @@ class Fuzz:
             assert all(node.legs == 0 for node in world.nodes.known.values())
             world.runtime.close_connections()
             await world.runtime.closed()
-        await until(_are_gone)  # a failed authentication names its connection until its answer is due
+        await until(self._are_gone)  # a failed authentication names its connection until its answer is due
 
-
-def _are_gone() -> bool:
-    gc.collect()
-    return not any(isinstance(each, RelayConnection) for each in gc.get_objects())
+    def _are_gone(self) -> bool:
+        gc.collect()
+        return not self.connections
 
 
 async def _no_socket(node: int | None, leg: Leg, *, passes_authentication: bool) -> tuple[RelayNode, float]:
