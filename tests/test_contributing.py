@@ -15,14 +15,16 @@ NAMED: Final = re.compile(r"`((?:mesh|tests|docs|config|benchmarks|\.ci)(?:/[\w.
 LINKED: Final = re.compile(r"\]\(([\w./-]+)\)")
 
 
-@pytest.mark.parametrize("path", sorted({*NAMED.findall(TEXT), *LINKED.findall(TEXT)} - {"mesh/pool/apis/kNN_name.py"}))
-def test_a_path_is_there(path: str) -> None:
-    assert (HERE / path).exists()
+def test_the_paths_are_there() -> None:
+    named = sorted({*NAMED.findall(TEXT), *LINKED.findall(TEXT)} - {"mesh/pool/apis/kNN_name.py"})
+    assert len(named) > 100
+    assert [path for path in named if not (HERE / path).exists()] == []
 
 
-@pytest.mark.parametrize("verb", sorted(set(re.findall(r"make ([a-z][a-z-]+)", TEXT)) - {"sure"}))
-def test_a_verb_is_one_of_make(verb: str) -> None:
-    assert re.search(rf"^{verb}:", (HERE / "Makefile").read_text(), re.MULTILINE)
+def test_the_verbs_are_those_of_make() -> None:
+    verbs = set(re.findall(r"make ([a-z][a-z-]+)", TEXT)) - {"sure"}
+    assert verbs
+    assert verbs <= set(re.findall(r"^([a-z-]+):", (HERE / "Makefile").read_text(), re.MULTILINE))
 
 
 @pytest.mark.parametrize("name", ["Policy", "Engine", "Received", "Answer"])
