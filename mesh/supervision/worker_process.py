@@ -179,6 +179,10 @@ class WorkerProcess:
                 code = await process.wait()
                 tasks.cancel_scope.cancel()  # a process started by the worker may hold its output open
             return code
+        except BaseException as problem:
+            if not is_order(problem) and process.returncode is None:
+                process.kill()  # another process takes its place
+            raise
         finally:
             self._process = self._port = None
             for pipe in (process.stdin, process.stdout):

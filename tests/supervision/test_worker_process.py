@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from signal import SIGKILL
 from typing import Any
 
 import anyio
+import anyio.abc
 import pytest
 
 from mesh.app.worker import ANSWERS_AT
@@ -92,6 +94,34 @@ def test_a_worker_that_fails_leaves_the_others_running(
                 other.kill()
                 has_ended.set()
         assert has_ended.is_set()
+
+    anyio.run(run)
+
+
+def test_a_failure_ends_the_process_whose_place_another_one_takes(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    async def run() -> None:
+        worker, programs = WorkerProcess(1, "mesh", tmp_path / "mesh.yaml"), Programs("exec sleep 60")
+        processes: list[anyio.abc.Process] = []
+
+        async def open_process(command: object, **options: Any) -> Any:
+            processes.append(await programs.open_process(command, **options))
+            return processes[-1]
+
+        async def listen(output: object) -> None:
+            if len(processes) == 1:
+                raise KeyError("relay")
+
+        worker._listen_to = listen  # type: ignore[method-assign]
+        monkeypatch.setattr(anyio, "open_process", open_process)
+        with reporting(Reports()), anyio.fail_after(60):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(worker.keep_running)
+                while len(processes) < 2:  # noqa: ASYNC110 - no event tells it
+                    await anyio.sleep(0.01)
+                assert await processes[0].wait() == -SIGKILL
+                worker.kill()
 
     anyio.run(run)
 
