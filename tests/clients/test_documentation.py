@@ -75,7 +75,7 @@ def functions_in(folder: Path) -> Iterator[ast.FunctionDef]:
                 yield node
 
 
-@pytest.mark.parametrize("heading", ["What was tried", "What to set", "Brokers"])
+@pytest.mark.parametrize("heading", ["Tested programs", "What to set", "Brokers"])
 def test_every_row_has_evidence(heading: str) -> None:
     statements = [f"{row[0]}: {row[1]}" if heading == "What to set" else row[0] for row in rows(heading)]
     if heading == "Brokers":
@@ -93,7 +93,7 @@ def test_every_test_that_takes_a_client_is_in_a_row() -> None:
 @pytest.mark.parametrize("client", Client)
 def test_the_evidence_of_a_client_is_the_tests_that_run_with_it(client: Client) -> None:
     expected = WITH_EVERY_CLIENT | {name for name, chosen in PARTIAL.items() if client in chosen}
-    assert set(map(function_of, EVIDENCE["clients.md: What was tried"][client.value])) == expected
+    assert set(map(function_of, EVIDENCE["clients.md: Tested programs"][client.value])) == expected
 
 
 def test_brokers_are_those_that_run() -> None:
@@ -101,7 +101,7 @@ def test_brokers_are_those_that_run() -> None:
 
 
 def test_versions_are_those_that_run() -> None:
-    documented = {row[0]: row[1] for row in rows("What was tried")}
+    documented = {row[0]: row[1] for row in rows("Tested programs")}
     for distribution in (Client.AIOKAFKA, Client.KAFKA_PYTHON, Client.CONFLUENT):
         assert documented[distribution.value] == version(distribution.value)
     packages = json.loads((SOURCES / "node" / "package.json").read_text())["dependencies"]

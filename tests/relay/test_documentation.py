@@ -15,9 +15,9 @@ DOCUMENT = TESTS.parent / "docs" / "relay.md"
 
 
 def test_every_row_has_evidence() -> None:
-    section = DOCUMENT.read_text().partition("\n## What was tried\n")[2].partition("\n## ")[0]
+    section = DOCUMENT.read_text().partition("\n## Tested programs\n")[2].partition("\n## ")[0]
     rows = [line[2:].partition(" | ")[0] for line in section.splitlines() if line.startswith("| ")][1:]
-    named = statements()["relay.md: What was tried"]
+    named = statements()["relay.md: Tested programs"]
     assert len(rows) == len(named)
     assert all(row.startswith(statement) for row, statement in zip(rows, named, strict=True))
 
